@@ -1,0 +1,118 @@
+#include <algorithm>
+
+#include "lorica/autograd/op.h"
+#include "lorica/autograd/ops.h"
+#include "lorica/autograd/ops/check_inputs.h"
+
+namespace lorica {
+namespace {
+
+// Keeps q, k, v, the result and the log of each softmax denominator; the probabilities are computed
+// again. T. Dao et al., "FlashAttention", 2022.
+struct AttentionOp : Op {
+  static constexpr const char* kName = "attention";
+  AttentionOptions options;
+  Saved q, k, v, o, lse;
+  auto saved() const { return std::tie(q, k, v, o, lse); }
+
+  Tensor Forward(const Tensor& q_in, const Tensor& k_in, const Tensor& v_in) {
+    const Tensor qc = raw::Contiguous(q_in), kc = raw::Contiguous(k_in), vc = raw::Contiguous(v_in);
+    const bool record = needs(0) || needs(1) || needs(2);
+    Tensor y = Tensor::Empty(qc.backend(), {qc.dim(0), qc.dim(1), vc.dim(2)}, qc.dtype());
+    Tensor sums;
+    if (record) {
+      sums = Tensor::Empty(qc.backend(), {qc.dim(0), qc.dim(1)}, AccumulatorOf(qc.dtype()));
+    }
+    if (y.numel() > 0) {
+      qc.backend().Attention({.spans = options.spans,
+                              .scale = options.scale,
+                              .causal = options.causal,
+                              .window = options.window,
+                              .q = qc.view(),
+                              .k = kc.view(),
+                              .v = vc.view(),
+                              .o = y.mutable_view(),
+                              .lse = record ? sums.mutable_view() : MutableTensorView()});
+    }
+    if (record) {
+      q = qc;
+      k = kc;
+      v = vc;
+      o = y;
+      lse = sums;
+    }
+    return y;
+  }
+
+  Grads<3> Backward(const Tensor& dy_any) const {
+    const Tensor dy = raw::Contiguous(dy_any);
+    const Tensor &qs = q.get(kName), &ks = k.get(kName), &vs = v.get(kName);
+    Tensor dq = Tensor::Empty(qs.backend(), qs.shape(), qs.dtype());
+    Tensor dk = Tensor::Empty(ks.backend(), ks.shape(), ks.dtype());
+    Tensor dv = Tensor::Empty(vs.backend(), vs.shape(), vs.dtype());
+    if (dy.numel() > 0) {
+      dy.backend().AttentionGrad({.spans = options.spans,
+                                  .scale = options.scale,
+                                  .causal = options.causal,
+                                  .window = options.window,
+                                  .q = qs.view(),
+                                  .k = ks.view(),
+                                  .v = vs.view(),
+                                  .o = o.get(kName).view(),
+                                  .lse = lse.get(kName).view(),
+                                  .dy = dy.view(),
+                                  .dq = dq.mutable_view(),
+                                  .dk = dk.mutable_view(),
+                                  .dv = dv.mutable_view()});
+    }
+    return {needs(0) ? dq : Tensor(), needs(1) ? dk : Tensor(), needs(2) ? dv : Tensor()};
+  }
+};
+
+void CheckSpans(const AttentionOptions& options, int64_t q_rows, int64_t k_rows, bool disjoint) {
+  int64_t next_q = 0;
+  std::vector<std::pair<int64_t, int64_t>> keys;
+  for (size_t i = 0; i < options.spans.size(); ++i) {
+    const AttentionSpan& s = options.spans[i];
+    LORICA_CHECK(s.q_begin == next_q && s.q_length >= 0 && s.k_begin >= 0 && s.k_length >= 0 &&
+                     s.k_begin + s.k_length <= k_rows,
+                 "[attention] span ", i, ": query rows [", s.q_begin, ", ", s.q_begin + s.q_length,
+                 ") and key rows [", s.k_begin, ", ", s.k_begin + s.k_length, ") of ", k_rows,
+                 ", expected query rows from ", next_q);
+    LORICA_CHECK(!options.causal || s.k_length >= s.q_length, "[attention] span ", i, ": ",
+                 s.q_length, " causal queries on ", s.k_length, " keys");
+    next_q += s.q_length;
+    keys.emplace_back(s.k_begin, s.k_begin + s.k_length);
+  }
+  LORICA_CHECK(next_q == q_rows, "[attention] spans cover ", next_q, " query rows of ", q_rows);
+  if (!disjoint) return;
+  std::sort(keys.begin(), keys.end());
+  int64_t next_k = 0;
+  for (const auto& [begin, end] : keys) {
+    LORICA_CHECK(begin == next_k, "[attention] training needs spans that cover each key row once; ",
+                 "row ", next_k, " isn't");
+    next_k = end;
+  }
+  LORICA_CHECK(next_k == k_rows, "[attention] spans cover ", next_k, " key rows of ", k_rows);
+}
+
+}  // namespace
+
+Tensor Attention(const Tensor& q, const Tensor& k, const Tensor& v, AttentionOptions options) {
+  ops::CheckSame("attention", q, k);
+  ops::CheckSame("attention", q, v);
+  LORICA_CHECK(q.rank() == 3 && k.rank() == 3 && v.rank() == 3 && q.dim(2) == k.dim(2) &&
+                   k.dim(0) == v.dim(0) && k.dim(1) == v.dim(1),
+               "[attention] q [T, H, D], k [S, G, D], v [S, G, Dv] expected, found ", q.shape(),
+               ", ", k.shape(), ", ", v.shape());
+  LORICA_CHECK(k.dim(1) > 0 && q.dim(1) % k.dim(1) == 0, "[attention] ", q.dim(1),
+               " query heads on ", k.dim(1), " key heads");
+  const bool differentiates =
+      GradEnabled() && (RequiresGrad(q) || RequiresGrad(k) || RequiresGrad(v));
+  CheckSpans(options, q.dim(0), k.dim(0), differentiates);
+  AttentionOp op;
+  op.options = std::move(options);
+  return Apply(std::move(op), q, k, v);
+}
+
+}  // namespace lorica

@@ -1,0 +1,151 @@
+// RMSNorm, SwiGLU, rotary embedding.
+#include "lorica/autograd/op.h"
+#include "lorica/autograd/ops.h"
+#include "lorica/autograd/ops/check_inputs.h"
+
+namespace lorica {
+namespace {
+
+// With r = rstd, n = x r: dx = r (g - n mean(g n)), g = dy weight; dw = sum over tokens of dy n.
+struct RmsNormOp : Op {
+  static constexpr const char* kName = "rms_norm";
+  double eps = 0;
+  Saved x, rstd, weight;
+  Sequences sequences;
+  Tensor weight_value, weight_leaf;
+  auto saved() const { return std::tie(x, rstd, weight); }
+
+  Tensor Forward(const Tensor& input, const Tensor&) {
+    const Tensor rows = ops::AsMatrix(input);
+    Tensor y = Tensor::Empty(rows.backend(), rows.shape(), rows.dtype());
+    Tensor r = Tensor::Empty(rows.backend(), {rows.dim(0)}, AccumulatorOf(rows.dtype()));
+    if (y.numel() > 0) {
+      rows.backend().RmsNorm(rows.view(), weight_value.view(), eps, y.mutable_view(),
+                             r.mutable_view());
+    }
+    if (needs(0) || needs(1)) {
+      x = rows;
+      rstd = r;
+      weight = weight_value;
+    }
+    weight_value = Tensor();
+    return y.WithShape(input.shape());
+  }
+
+  Grads<2> Backward(const Tensor& dy_any) const {
+    const Tensor dy = ops::AsMatrix(dy_any);
+    const Tensor &rows = x.get(kName), &r = rstd.get(kName);
+    Grads<2> grads;
+    if (needs(0)) {
+      Tensor dx = Tensor::Empty(dy.backend(), dy.shape(), dy.dtype());
+      if (dx.numel() > 0) {
+        dy.backend().RmsNormGrad(rows.view(), weight.get(kName).view(), r.view(), dy.view(),
+                                 dx.mutable_view());
+      }
+      grads[0] = dx.WithShape(dy_any.shape());
+    }
+    if (needs(1)) {
+      ops::WeightGradient sum(weight_leaf);
+      if (dy.numel() > 0) {
+        dy.backend().RmsNormWeightGrad(rows.view(), r.view(), dy.view(), sequences, sum.view());
+      }
+      grads[1] = sum.Result();
+    }
+    return grads;
+  }
+};
+
+struct SwiGluOp : Op {
+  static constexpr const char* kName = "swiglu";
+  Saved gate, up;
+  auto saved() const { return std::tie(gate, up); }
+
+  Tensor Forward(const Tensor& g, const Tensor& u) {
+    const Tensor gc = raw::Contiguous(g), uc = raw::Contiguous(u);
+    Tensor y = Tensor::Empty(g.backend(), g.shape(), g.dtype());
+    if (y.numel() > 0) g.backend().SwiGlu(gc.view(), uc.view(), y.mutable_view());
+    if (needs(0) || needs(1)) {
+      gate = gc;
+      up = uc;
+    }
+    return y;
+  }
+
+  Grads<2> Backward(const Tensor& dy) const {
+    Tensor dg = Tensor::Empty(dy.backend(), dy.shape(), dy.dtype());
+    Tensor du = Tensor::Empty(dy.backend(), dy.shape(), dy.dtype());
+    if (dg.numel() > 0) {
+      dy.backend().SwiGluGrad(gate.get(kName).view(), up.get(kName).view(), dy.view(),
+                              dg.mutable_view(), du.mutable_view());
+    }
+    return {needs(0) ? dg : Tensor(), needs(1) ? du : Tensor()};
+  }
+};
+
+// A rotation; its gradient is the inverse rotation.
+struct RopeOp : Op {
+  static constexpr const char* kName = "rope";
+  RopeTable table;
+  std::vector<int32_t> positions;
+  auto saved() const { return std::tie(); }
+
+  Tensor Run(const Tensor& x, bool inverse) const {
+    const Tensor in = raw::Contiguous(x);
+    Tensor y = Tensor::Empty(x.backend(), x.shape(), x.dtype());
+    if (y.numel() > 0) {
+      x.backend().Rope({.x = in.view(),
+                        .positions = positions,
+                        .cos = table.cos.view(),
+                        .sin = table.sin.view(),
+                        .interleaved = table.interleaved,
+                        .inverse = inverse,
+                        .y = y.mutable_view()});
+    }
+    return y;
+  }
+  Tensor Forward(const Tensor& x) { return Run(x, false); }
+  Grads<1> Backward(const Tensor& dy) const { return {Run(dy, true)}; }
+};
+
+}  // namespace
+
+Tensor RmsNorm(const Tensor& x, const Weight& weight, double eps, const Sequences* sequences) {
+  ops::CheckSame("rms_norm", x, weight.value);
+  LORICA_CHECK(weight.value.shape() == Shape({x.dim(-1)}), "[rms_norm] weight ",
+               weight.value.shape(), " for x ", x.shape());
+  RmsNormOp op;
+  op.eps = eps;
+  op.weight_value = raw::Contiguous(weight.value);
+  op.weight_leaf = weight.leaf;
+  op.sequences = ops::SequencesOrSingle("rms_norm", sequences, x.shape().rows());
+  return Apply(std::move(op), x, weight.leaf);
+}
+
+Tensor SwiGlu(const Tensor& gate, const Tensor& up) {
+  ops::CheckSame("swiglu", gate, up);
+  LORICA_CHECK(gate.shape() == up.shape(), "[swiglu] shapes differ: ", gate.shape(), " and ",
+               up.shape());
+  return Apply(SwiGluOp{}, gate, up);
+}
+
+Tensor Rope(const Tensor& x, const RopeTable& table, absl::Span<const int32_t> positions) {
+  ops::CheckCompute("rope", x);
+  LORICA_CHECK(x.rank() == 3, "[rope] x [T, H, D] expected, found ", x.shape());
+  LORICA_CHECK(table.cos.defined() && table.cos.rank() == 2 &&
+                   table.cos.shape() == table.sin.shape() && 2 * table.cos.dim(1) <= x.dim(2) &&
+                   table.cos.dtype() == AccumulatorOf(x.dtype()),
+               "[rope] table [positions, rotated / 2] of type ", AccumulatorOf(x.dtype()),
+               " expected for x ", x.shape());
+  LORICA_CHECK(static_cast<int64_t>(positions.size()) == x.dim(0), "[rope] ", positions.size(),
+               " positions for ", x.dim(0), " tokens");
+  for (int32_t p : positions) {
+    LORICA_CHECK(p >= 0 && p < table.cos.dim(0), "[rope] position ", p, ", the table has ",
+                 table.cos.dim(0));
+  }
+  RopeOp op;
+  op.table = table;
+  op.positions.assign(positions.begin(), positions.end());
+  return Apply(std::move(op), x);
+}
+
+}  // namespace lorica

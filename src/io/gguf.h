@@ -1,0 +1,177 @@
+// GGUF version 2 and 3, little-endian: typed metadata and tensors. The reader checks every count,
+// length and offset against the file; the writer streams.
+#ifndef LORICA_IO_GGUF_H_
+#define LORICA_IO_GGUF_H_
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "absl/types/span.h"
+#include "lorica/io/file_system.h"
+#include "lorica/io/mapped_file.h"
+#include "lorica/io/stored_type.h"
+
+namespace lorica {
+
+// The numbers are the format's.
+enum class GgufType : uint32_t {
+  kU8 = 0,
+  kI8 = 1,
+  kU16 = 2,
+  kI16 = 3,
+  kU32 = 4,
+  kI32 = 5,
+  kF32 = 6,
+  kBool = 7,
+  kString = 8,
+  kArray = 9,
+  kU64 = 10,
+  kI64 = 11,
+  kF64 = 12,
+};
+// "u32", "string", ...
+absl::string_view Name(GgufType type);
+// Bytes of a number or boolean; 0 for strings and arrays.
+uint32_t FixedWidth(GgufType type);
+
+struct GgufTensor {
+  std::string name;
+  StoredType type;
+  std::vector<int64_t>
+      shape;       // row-major, so the reverse of the file's dimensions: a linear is [out, in]
+  uint64_t begin;  // byte range in the file
+  uint64_t end;
+};
+
+// A parsed file. Copies share the mapping. Thread-safe once built. Metadata stays in the file: a
+// getter reads it there, and string arrays come out as views into it.
+class GgufFile {
+ public:
+  static absl::StatusOr<GgufFile> Open(const std::string& path, FileSystem& files = PosixFiles());
+  // Borrows `bytes`, which must outlive the result; `where` starts error texts.
+  static absl::StatusOr<GgufFile> Parse(absl::Span<const uint8_t> bytes, absl::string_view where);
+
+  uint32_t version() const { return version_; }
+  uint32_t alignment() const { return alignment_; }
+  const std::string& where() const { return where_; }
+
+  // Keys in file order.
+  const std::vector<std::string>& keys() const { return keys_; }
+  bool Has(absl::string_view key) const;
+
+  // Getters: NotFound where the key is absent, InvalidArgument for another type (both named).
+  // Integers of every width and sign are taken where the value fits; GetF64 also takes integers.
+  absl::StatusOr<std::string> GetString(absl::string_view key) const;
+  absl::StatusOr<uint64_t> GetU64(absl::string_view key) const;
+  absl::StatusOr<int64_t> GetI64(absl::string_view key) const;
+  absl::StatusOr<double> GetF64(absl::string_view key) const;
+  absl::StatusOr<bool> GetBool(absl::string_view key) const;
+  // Arrays. The views live as long as the mapping.
+  absl::StatusOr<std::vector<absl::string_view>> GetStrings(absl::string_view key) const;
+  absl::StatusOr<std::vector<int64_t>> GetInts(absl::string_view key) const;
+  absl::StatusOr<std::vector<double>> GetFloats(absl::string_view key) const;
+  // Absent key: the fallback.
+  absl::StatusOr<std::string> GetStringOr(absl::string_view key, absl::string_view fallback) const;
+  absl::StatusOr<uint64_t> GetU64Or(absl::string_view key, uint64_t fallback) const;
+  absl::StatusOr<double> GetF64Or(absl::string_view key, double fallback) const;
+  absl::StatusOr<bool> GetBoolOr(absl::string_view key, bool fallback) const;
+
+  // One line for people: `u32 2048`, `string "llama"`, `array of 49152 string`. An empty text where
+  // the key is absent.
+  std::string Describe(absl::string_view key) const;
+
+  // In file order.
+  const std::vector<GgufTensor>& tensors() const { return tensors_; }
+  const GgufTensor* Find(absl::string_view name) const;
+  absl::Span<const uint8_t> Bytes(const GgufTensor& tensor) const;
+
+ private:
+  friend class GgufParser;
+  friend class GgufMetadata;
+  // Where a value lies in the file; `type` is the element type of an array.
+  struct Value {
+    GgufType type;
+    bool is_array;
+    uint64_t count;  // elements; 1 for a scalar
+    uint64_t begin;  // of the first element
+    uint64_t end;
+  };
+
+  GgufFile() = default;
+  absl::StatusOr<const Value*> Lookup(absl::string_view key, bool is_array,
+                                      absl::string_view expected) const;
+  absl::Status WrongType(absl::string_view key, const Value& value,
+                         absl::string_view expected) const;
+
+  std::shared_ptr<const MappedFile> mapping_;  // null after Parse
+  absl::Span<const uint8_t> bytes_;
+  std::string where_;
+  uint32_t version_ = 0;
+  uint32_t alignment_ = 32;
+  std::vector<std::string> keys_;
+  std::unordered_map<std::string, Value> values_;
+  std::vector<GgufTensor> tensors_;
+  std::unordered_map<std::string, size_t> tensor_index_;
+};
+
+// Metadata to be written, in the order of the calls. A key set twice throws Error.
+class GgufMetadata {
+ public:
+  void SetString(absl::string_view key, absl::string_view value);
+  void SetU32(absl::string_view key, uint32_t value);
+  void SetI32(absl::string_view key, int32_t value);
+  void SetU64(absl::string_view key, uint64_t value);
+  void SetF32(absl::string_view key, float value);
+  void SetF64(absl::string_view key, double value);
+  void SetBool(absl::string_view key, bool value);
+  void SetStrings(absl::string_view key, absl::Span<const std::string> values);
+  void SetI32s(absl::string_view key, absl::Span<const int32_t> values);
+  void SetF32s(absl::string_view key, absl::Span<const float> values);
+  // The value of `key` in `file`, whatever its type; throws Error where it is absent.
+  void Copy(const GgufFile& file, absl::string_view key);
+  bool Has(absl::string_view key) const;
+
+ private:
+  friend class GgufWriter;
+  void Begin(absl::string_view key, GgufType type);
+  void BeginArray(absl::string_view key, GgufType type, uint64_t count);
+
+  std::string bytes_;
+  std::vector<std::string> keys_;
+};
+
+struct GgufTensorSpec {
+  std::string name;
+  StoredType type;
+  std::vector<int64_t> shape;  // row-major, at most 4 dimensions
+};
+
+// Writes a version 3 file into `sink`: header at once, then the tensors' bytes in the order of
+// `specs`, one call a tensor.
+class GgufWriter {
+ public:
+  // Borrows `sink`.
+  static absl::StatusOr<GgufWriter> Begin(WritableFile& sink, const GgufMetadata& metadata,
+                                          absl::Span<const GgufTensorSpec> specs);
+  // All stored bytes of the next tensor; another size throws Error.
+  absl::Status AppendTensor(absl::Span<const uint8_t> bytes);
+  // Checks that every tensor came (else throws Error). Doesn't sync or close the sink.
+  absl::Status Finish();
+
+ private:
+  explicit GgufWriter(WritableFile& sink) : sink_(&sink) {}
+  absl::Status Pad(uint64_t bytes);
+
+  WritableFile* sink_;
+  std::vector<uint64_t> sizes_;
+  size_t next_ = 0;
+};
+
+}  // namespace lorica
+
+#endif  // LORICA_IO_GGUF_H_

@@ -1,0 +1,46 @@
+// The seam between layers and adapters.
+#ifndef LORICA_NN_ADAPTER_HOST_H_
+#define LORICA_NN_ADAPTER_HOST_H_
+
+#include <memory>
+#include <utility>
+
+#include "absl/types/span.h"
+#include "lorica/autograd/weight.h"
+#include "lorica/nn/module.h"
+#include "lorica/nn/parameter.h"
+
+namespace lorica {
+
+// What peft hangs on a linear, a grouped linear or an embedding. It returns data and never
+// computes: only so can products that share an input be fused.
+class LinearAdapter {
+ public:
+  virtual ~LinearAdapter() = default;
+  // The branch of every slot, values in `compute` type, made anew when a master has changed. Valid
+  // until the next call.
+  virtual absl::Span<const LoraBranch> Branches(DType compute, bool training) = 0;
+};
+
+// A module that can carry an adapter: what LoRA's target patterns select among.
+class AdapterHost : public Module {
+ public:
+  enum class Kind { kLinear, kEmbedding, kGroupedLinear };
+  virtual Kind kind() const = 0;
+  // [out, in]; [V, C] for an embedding; [E, out, in] for a grouped linear.
+  virtual Shape weight_shape() const = 0;
+  // Another module's where the two are tied; then that module lists it.
+  virtual Parameter& weight() = 0;
+  // Null when there is none. The host shares ownership.
+  void set_adapter(std::shared_ptr<LinearAdapter> adapter) { adapter_ = std::move(adapter); }
+  const std::shared_ptr<LinearAdapter>& adapter() const { return adapter_; }
+  // Carries no gradient in training (a sparse-attention indexer): targets leave it out and say so.
+  virtual bool differentiable() const { return true; }
+
+ protected:
+  std::shared_ptr<LinearAdapter> adapter_;
+};
+
+}  // namespace lorica
+
+#endif  // LORICA_NN_ADAPTER_HOST_H_

@@ -1,0 +1,184 @@
+#include "lorica/nn/decoder.h"
+
+#include <cmath>
+#include <string>
+#include <utility>
+
+#include "lorica/autograd/autograd.h"
+#include "lorica/tensor/check.h"
+
+namespace lorica {
+namespace nn {
+namespace {
+
+AttentionConfig AttentionOf(const ModelConfig& config, int layer) {
+  AttentionConfig attention;
+  attention.layer = layer;
+  attention.hidden = config.hidden_size;
+  attention.heads = config.heads;
+  attention.kv_heads = config.kv_heads;
+  attention.head_dim = config.head_dim;
+  attention.qkv_bias = config.qkv_bias;
+  attention.o_bias = config.o_bias;
+  attention.scale = 1 / std::sqrt(static_cast<double>(config.head_dim));
+  return attention;
+}
+
+}  // namespace
+
+DecoderLayer::DecoderLayer(const ModelConfig& config, int index, std::shared_ptr<Rotary> rotary,
+                           DType compute)
+    : input_norm_(RmsNorm::Declare(config.hidden_size, config.rms_norm_eps, compute)),
+      attention_(AttentionOf(config, index), std::move(rotary), compute),
+      post_attention_norm_(RmsNorm::Declare(config.hidden_size, config.rms_norm_eps, compute)),
+      mlp_(config.hidden_size, config.intermediate_size, config.mlp_bias, compute) {}
+
+Tensor DecoderLayer::Forward(const Tensor& x, const ForwardContext& context) {
+  const Tensor attended = attention_.Forward(input_norm_.Forward(x, context), context);
+  const Tensor middle = Add(x, attended);
+  return Add(middle, mlp_.Forward(post_attention_norm_.Forward(middle, context), context));
+}
+
+void DecoderLayer::Visit(ModuleVisitor& visitor) {
+  visitor.OnChild("self_attn", attention_);
+  visitor.OnChild("mlp", mlp_);
+  visitor.OnChild("input_layernorm", input_norm_);
+  visitor.OnChild("post_attention_layernorm", post_attention_norm_);
+}
+
+Decoder::Decoder(const ModelConfig& config, DType compute)
+    : embed_tokens_(Embedding::Declare(config.vocab_size, config.hidden_size, compute)),
+      norm_(RmsNorm::Declare(config.hidden_size, config.rms_norm_eps, compute)) {
+  const auto rotary = std::make_shared<Rotary>(config.rope);
+  layers_.reserve(static_cast<size_t>(config.layers));
+  for (int i = 0; i < static_cast<int>(config.layers); ++i) {
+    layers_.push_back(std::make_unique<DecoderLayer>(config, i, rotary, compute));
+  }
+}
+
+Tensor Decoder::Residual(absl::Span<const int32_t> ids, const ForwardContext& context, int blocks) {
+  LORICA_CHECK(blocks >= 0 && blocks <= static_cast<int>(layers_.size()), "[decoder] block ",
+               blocks, " of ", layers_.size());
+  LORICA_CHECK(static_cast<int64_t>(ids.size()) == context.tokens(), "[decoder] ", ids.size(),
+               " ids for ", context.tokens(), " tokens");
+  Tensor x = embed_tokens_.Forward(ids, context);
+  if (!context.recompute || !GradEnabled()) {
+    for (int i = 0; i < blocks; ++i) x = layers_[i]->Forward(x, context);
+    return x;
+  }
+  // The backward pass runs a block again when the caller's context may be gone: it keeps a copy.
+  const auto kept = std::make_shared<const ForwardContext>(context);
+  for (int i = 0; i < blocks; ++i) {
+    DecoderLayer* layer = layers_[i].get();
+    x = Recompute([layer, kept](const Tensor& input) { return layer->Forward(input, *kept); }, x);
+  }
+  return x;
+}
+
+Tensor Decoder::Forward(absl::Span<const int32_t> ids, const ForwardContext& context) {
+  const int blocks = static_cast<int>(layers_.size());
+  if (context.cache == nullptr) return norm_.Forward(Residual(ids, context, blocks), context);
+  NoGrad no_grad;
+  context.cache->Begin(context.sequences);
+  const Tensor x = Residual(ids, context, blocks);
+  context.cache->Commit();
+  return norm_.Forward(x, context);
+}
+
+void Decoder::Visit(ModuleVisitor& visitor) {
+  visitor.OnChild("embed_tokens", embed_tokens_);
+  for (size_t i = 0; i < layers_.size(); ++i) {
+    visitor.OnChild("layers." + std::to_string(i), *layers_[i]);
+  }
+  visitor.OnChild("norm", norm_);
+}
+
+}  // namespace nn
+
+namespace {
+
+const ModelConfig& Checked(const ModelConfig& config) {
+  const absl::Status status = CheckModelConfig(config, "[causal_lm]");
+  LORICA_CHECK(status.ok(), status.message());
+  return config;
+}
+
+// Rows `rows` of x [T, ...], as an op: the table of an embedding may be any tensor.
+Tensor TakeRows(const Tensor& x, absl::Span<const int32_t> rows) {
+  EmbeddingArgs args;
+  args.table = x;
+  return Embedding(rows, args);
+}
+
+}  // namespace
+
+CausalLm::CausalLm(const ModelConfig& config, DType compute)
+    : config_(Checked(config)),
+      compute_(compute),
+      model_(config, compute),
+      lm_head_(config.tied
+                   ? nn::Linear::Tied(model_.embed_tokens().table())
+                   : nn::Linear::Declare(config.vocab_size, config.hidden_size, false, compute)) {}
+
+Tensor CausalLm::Hidden(absl::Span<const int32_t> ids, const ForwardContext& context) {
+  return model_.Forward(ids, context);
+}
+
+Tensor CausalLm::Logits(const Tensor& hidden, const ForwardContext& context) {
+  return lm_head_.Forward(hidden, context);
+}
+
+Tensor CausalLm::LogitsOfRows(const Tensor& hidden, absl::Span<const int32_t> rows,
+                              const ForwardContext& context) {
+  NoGrad no_grad;
+  return Logits(TakeRows(hidden, rows), context.Select(rows));
+}
+
+Tensor CausalLm::Loss(absl::Span<const int32_t> ids, absl::Span<const int32_t> targets,
+                      const ForwardContext& context) {
+  const int64_t tokens = context.tokens();
+  LORICA_CHECK(static_cast<int64_t>(targets.size()) == tokens, "[loss] ", targets.size(),
+               " targets for ", tokens, " tokens");
+  const Tensor hidden = Hidden(ids, context);
+  // Only rows with a target meet the head, which is the widest product of all: the rest of a
+  // prompt costs nothing here.
+  std::vector<int32_t> rows, row_targets;
+  std::vector<int32_t> places(static_cast<size_t>(tokens));  // row of `losses` below
+  for (int64_t t = 0; t < tokens; ++t) {
+    if (targets[t] < 0) {
+      places[t] = -1;
+      continue;
+    }
+    places[t] = static_cast<int32_t>(rows.size());
+    rows.push_back(static_cast<int32_t>(t));
+    row_targets.push_back(targets[t]);
+  }
+  const int64_t count = static_cast<int64_t>(rows.size());
+  if (count == tokens) return LinearCrossEntropy(hidden, lm_head_.Args(context), targets);
+
+  const ForwardContext selected = context.Select(rows);
+  Tensor losses = LinearCrossEntropy(TakeRows(hidden, rows), lm_head_.Args(selected), row_targets);
+  // Back to one value per token: masked ones take the zero behind the last row.
+  losses = Reshape(losses, {count, 1});
+  losses = Concat({losses, Tensor::Zeros(losses.backend(), {1, 1}, losses.dtype())}, 0);
+  for (int32_t& place : places) {
+    if (place < 0) place = static_cast<int32_t>(count);
+  }
+  return Reshape(TakeRows(losses, places), {tokens});
+}
+
+KvCacheConfig CausalLm::CacheConfig() const {
+  KvCacheConfig cache;
+  cache.layers = static_cast<int>(config_.layers);
+  cache.kv_heads = config_.kv_heads;
+  cache.key_channels = cache.value_channels = config_.head_dim;
+  cache.dtype = compute_;
+  return cache;
+}
+
+void CausalLm::Visit(ModuleVisitor& visitor) {
+  visitor.OnChild("model", model_);
+  visitor.OnChild("lm_head", lm_head_);
+}
+
+}  // namespace lorica

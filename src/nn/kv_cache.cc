@@ -1,0 +1,129 @@
+#include "lorica/nn/kv_cache.h"
+
+#include <algorithm>
+#include <limits>
+#include <utility>
+
+#include "lorica/tensor/check.h"
+
+namespace lorica {
+namespace {
+
+// The first allocation of a sequence: enough for a short prompt, small beside any model.
+constexpr int64_t kFirstCapacity = 64;
+
+}  // namespace
+
+KvCache::KvCache(Backend& backend, const KvCacheConfig& config, int sequences)
+    : backend_(&backend), config_(config) {
+  LORICA_CHECK(sequences > 0 && config.layers > 0 && config.kv_heads > 0 &&
+                   config.key_channels > 0 && config.value_channels > 0,
+               "[kv_cache] sequences, layers, heads and channels must be positive");
+  rows_.resize(static_cast<size_t>(sequences));
+  layers_.resize(static_cast<size_t>(config.layers));
+  for (Layer& layer : layers_) {
+    layer.keys = Tensor::Empty(backend, {0, config.kv_heads, config.key_channels}, config.dtype);
+    layer.values =
+        Tensor::Empty(backend, {0, config.kv_heads, config.value_channels}, config.dtype);
+  }
+}
+
+size_t KvCache::bytes() const {
+  size_t total = 0;
+  for (const Layer& layer : layers_) total += layer.keys.bytes() + layer.values.bytes();
+  return total;
+}
+
+void KvCache::Check(const Sequences& added) const {
+  LORICA_CHECK(added.groups() == sequences(), "[kv_cache] a cache of ", sequences(),
+               " sequences is given tokens of ", added.groups());
+}
+
+std::vector<int32_t> KvCache::Positions(const Sequences& added) const {
+  Check(added);
+  std::vector<int32_t> positions;
+  positions.reserve(static_cast<size_t>(added.rows()));
+  for (int s = 0; s < sequences(); ++s) {
+    for (int64_t i = 0; i < added.size(s); ++i) {
+      positions.push_back(static_cast<int32_t>(rows_[s].length + i));
+    }
+  }
+  return positions;
+}
+
+Tensor KvCache::Moved(const Tensor& old, int64_t channels, const std::vector<Rows>& to,
+                      int64_t rows) {
+  Tensor moved = Tensor::Empty(*backend_, {rows, config_.kv_heads, channels}, config_.dtype);
+  for (size_t s = 0; s < to.size(); ++s) {
+    if (to[s].length == 0) continue;
+    backend_->Copy(old.Narrow(0, rows_[s].begin, to[s].length).view(),
+                   moved.Narrow(0, to[s].begin, to[s].length).mutable_view());
+  }
+  return moved;
+}
+
+void KvCache::Begin(const Sequences& added) {
+  Check(added);
+  std::vector<Rows> next = rows_;
+  bool fits = true;
+  int64_t total = 0;
+  for (int s = 0; s < sequences(); ++s) {
+    const int64_t needed = next[s].length + added.size(s);
+    LORICA_CHECK(needed <= std::numeric_limits<int32_t>::max(),
+                 "[kv_cache] positions of a sequence must fit 31 bits");
+    if (needed > next[s].capacity) {
+      fits = false;
+      next[s].capacity = std::max({needed, 2 * next[s].capacity, kFirstCapacity});
+    }
+    next[s].begin = total;
+    total += next[s].capacity;
+  }
+  if (!fits) {
+    for (Layer& layer : layers_) {
+      Tensor keys = Moved(layer.keys, config_.key_channels, next, total);
+      Tensor values = Moved(layer.values, config_.value_channels, next, total);
+      layer.keys = std::move(keys);
+      layer.values = std::move(values);
+    }
+    rows_ = std::move(next);
+  }
+  added_ = added;
+}
+
+void KvCache::Append(int layer, const Tensor& k, const Tensor& v) {
+  LORICA_CHECK(layer >= 0 && layer < config_.layers, "[kv_cache] layer ", layer, " of ",
+               config_.layers);
+  const int64_t tokens = added_.rows();
+  LORICA_CHECK(k.shape() == Shape({tokens, config_.kv_heads, config_.key_channels}) &&
+                   v.shape() == Shape({tokens, config_.kv_heads, config_.value_channels}) &&
+                   k.dtype() == config_.dtype && v.dtype() == config_.dtype,
+               "[kv_cache] keys ", k.dtype(), " ", k.shape(), " and values ", v.dtype(), " ",
+               v.shape(), " don't fit ", tokens, " new tokens");
+  Layer& target = layers_[layer];
+  for (int s = 0; s < sequences(); ++s) {
+    const int64_t count = added_.size(s);
+    if (count == 0) continue;
+    const int64_t to = rows_[s].begin + rows_[s].length, from = added_.begin(s);
+    backend_->Copy(k.Narrow(0, from, count).view(),
+                   target.keys.Narrow(0, to, count).mutable_view());
+    backend_->Copy(v.Narrow(0, from, count).view(),
+                   target.values.Narrow(0, to, count).mutable_view());
+  }
+}
+
+std::vector<AttentionSpan> KvCache::Spans() const {
+  std::vector<AttentionSpan> spans;
+  for (int s = 0; s < added_.groups(); ++s) {
+    const int64_t count = added_.size(s);
+    if (count == 0) continue;
+    spans.push_back({added_.begin(s), count, rows_[s].begin, rows_[s].length + count});
+  }
+  return spans;
+}
+
+void KvCache::Commit() {
+  for (int s = 0; s < added_.groups(); ++s) rows_[s].length += added_.size(s);
+  added_ = Sequences();
+}
+
+}  // namespace lorica

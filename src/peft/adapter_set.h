@@ -1,0 +1,60 @@
+// AdapterSet: LoRA attached to a module tree.
+#ifndef LORICA_PEFT_ADAPTER_SET_H_
+#define LORICA_PEFT_ADAPTER_SET_H_
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "lorica/nn/linear.h"
+#include "lorica/peft/lora_adapter.h"
+#include "lorica/peft/lora_config.h"
+#include "lorica/peft/target_pattern.h"
+
+namespace lorica {
+
+struct AdaptedModule {
+  std::string path;
+  AdapterHost* host = nullptr;
+  std::shared_ptr<LoraAdapter> adapter;
+};
+
+// The adapted modules of one tree, in the tree's order. The tree must outlive the set.
+class AdapterSet {
+ public:
+  AdapterSet() = default;
+  explicit AdapterSet(std::vector<AdaptedModule> modules) : modules_(std::move(modules)) {}
+
+  const std::vector<AdaptedModule>& modules() const { return modules_; }
+  bool empty() const { return modules_.empty(); }
+  // Values of all factors of `slot`.
+  int64_t CountParameters(int slot = 0) const;
+  // Every master of `slot` in tree order: name is path + ".lora_A" or ".lora_B".
+  void ForEachFactor(
+      int slot, const std::function<void(const std::string& name, Tensor& master)>& body) const;
+  // Hangs the adapters on their modules, or takes them off; the factors stay.
+  void Attach() const;
+  void Detach() const;
+
+ private:
+  std::vector<AdaptedModule> modules_;
+};
+
+// Freezes every parameter of the tree, then adds one slot of fresh factors to each module that the
+// configuration's patterns name, and attaches them. Base weights keep their storage and type.
+// InvalidArgument for a pattern (target, exclude, rank, alpha) that matches nothing, for values out
+// of range, and for targets that don't support LoRA. `base_dtype` is the compute type.
+absl::StatusOr<AdapterSet> InjectLora(Module& root, Backend& backend, DType compute,
+                                      const LoraConfig& config);
+
+// The rank and alpha of a module: the first pattern in order that matches its path, else the
+// configuration's.
+int64_t RankOf(const LoraConfig& config, const TargetCandidate& module);
+double AlphaOf(const LoraConfig& config, const TargetCandidate& module);
+
+}  // namespace lorica
+
+#endif  // LORICA_PEFT_ADAPTER_SET_H_

@@ -1,0 +1,89 @@
+#include "lorica/peft/merge.h"
+
+#include <cmath>
+
+#include "absl/strings/str_cat.h"
+#include "lorica/tensor/backend.h"
+
+namespace lorica {
+namespace {
+
+// y[M, N] = a · b (+ addend): operands as in GemmDesc.
+Tensor Product(const Tensor& a, const Tensor& b, GemmLayout layout, const Tensor& addend,
+               DType dtype) {
+  GemmDesc desc;
+  desc.m = a.dim(0);
+  desc.n = layout == GemmLayout::kNT ? b.dim(0) : b.dim(1);
+  desc.k = a.dim(1);
+  desc.layout = layout;
+  desc.a_type = a.dtype();
+  desc.b_type = b.dtype();
+  desc.y_type = dtype;
+  desc.has_addend = addend.defined();
+  Tensor y = Tensor::Empty(a.backend(), {desc.m, desc.n}, dtype);
+  GemmArgs args;
+  args.a = a.view();
+  args.b = b.view();
+  args.y = y.mutable_view();
+  if (addend.defined()) args.addend = addend.view();
+  a.backend().Gemm(desc, args);
+  return y;
+}
+
+// addend + scale * B A, rounded to `dtype`.
+Tensor AddDelta(const AdaptedModule& module, int slot, const Tensor& addend, DType dtype) {
+  const LoraFactors& f = module.adapter->factors(slot);
+  const Tensor b = raw::Clone(f.b.Detach());
+  Tensor scaled = b;
+  b.backend().Affine(b.view(), f.scale(), 0, scaled.mutable_view());
+  // An embedding's A lies transposed, [V, R]: W[V, C] + A B'ᵀ.
+  if (module.host->kind() == AdapterHost::Kind::kEmbedding) {
+    return Product(f.a.Detach(), scaled, GemmLayout::kNT, addend, dtype);
+  }
+  return Product(scaled, f.a.Detach(), GemmLayout::kNN, addend, dtype);
+}
+
+bool AllFinite(const Tensor& x) {
+  // A sum of squares is finite unless a value isn't, or is too large to be a weight.
+  return std::isfinite(x.backend().SumSquares(x.view()));
+}
+
+}  // namespace
+
+Tensor LoraDelta(const AdaptedModule& module, int slot) {
+  return AddDelta(module, slot, Tensor(), module.adapter->factors(slot).a.dtype());
+}
+
+absl::StatusOr<MergedWeights> MergedWeights::Merge(const AdapterSet& set, int slot) {
+  MergedWeights merged(set);
+  std::vector<Tensor> values;
+  for (const AdaptedModule& module : set.modules()) {
+    const LoraFactors& f = module.adapter->factors(slot);
+    const Tensor base = module.host->weight().value().Detach();
+    values.push_back(AddDelta(module, slot, base, base.dtype()));
+    if (!AllFinite(f.a) || !AllFinite(f.b) || !AllFinite(values.back())) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("merging ", module.path, " would give weights that aren't finite"));
+    }
+  }
+  for (size_t i = 0; i < values.size(); ++i) {
+    AdapterHost* host = set.modules()[i].host;
+    merged.originals_.push_back({host, host->weight().value().Detach()});
+    host->weight().Assign(values[i]);
+  }
+  set.Detach();
+  return merged;
+}
+
+MergedWeights::~MergedWeights() { Unmerge(); }
+
+void MergedWeights::Unmerge() {
+  if (originals_.empty()) return;
+  for (const Original& original : originals_) original.host->weight().Assign(original.values);
+  originals_.clear();
+  set_.Attach();
+}
+
+void MergedWeights::Keep() { originals_.clear(); }
+
+}  // namespace lorica

@@ -1,0 +1,293 @@
+#include "lorica/peft/peft_files.h"
+
+#include <cmath>
+#include <cstring>
+#include <map>
+#include <set>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/strip.h"
+#include "lorica/io/atomic_commit.h"
+#include "lorica/io/quoted.h"
+#include "lorica/io/safetensors.h"
+#include "lorica/peft/peft_config.h"
+#include "lorica/tensor/random.h"
+#include "lorica/tensor/status.h"
+
+namespace lorica {
+namespace {
+
+constexpr absl::string_view kPrefix = "base_model.model.";
+constexpr size_t kMaxConfigBytes = size_t{16} << 20;
+
+// The parts of a key behind the prefix.
+enum class FactorKind { kA, kB, kEmbeddingA, kEmbeddingB, kBaseWeight };
+struct Suffix {
+  absl::string_view text;
+  FactorKind kind;
+};
+constexpr Suffix kSuffixes[] = {
+    {".lora_A.weight", FactorKind::kA},
+    {".lora_B.weight", FactorKind::kB},
+    {".lora_embedding_A", FactorKind::kEmbeddingA},
+    {".lora_embedding_B", FactorKind::kEmbeddingB},
+    {".base_layer.weight", FactorKind::kBaseWeight},
+};
+
+struct FoundModule {
+  TargetCandidate candidate;
+  const SafetensorsEntry* a = nullptr;
+  const SafetensorsEntry* b = nullptr;
+  const SafetensorsEntry* base = nullptr;
+};
+
+bool IsEmbedding(const TargetCandidate& module) {
+  return module.host->kind() == AdapterHost::Kind::kEmbedding;
+}
+
+std::string Where(const SafetensorsFile& file, const SafetensorsEntry& entry) {
+  return absl::StrCat(file.where(), ": tensor ", Quoted(entry.name));
+}
+
+absl::Status WrongShape(const SafetensorsFile& file, const SafetensorsEntry& entry,
+                        absl::string_view expected) {
+  return absl::InvalidArgumentError(absl::StrCat(Where(file, entry), ": expected shape ", expected,
+                                                 ", found ", ShapeText(entry.shape)));
+}
+
+// The stored values in f32 (f64 for f64 models), as the file lays them out.
+absl::StatusOr<Tensor> ReadTensor(const SafetensorsFile& file, const SafetensorsEntry& entry,
+                                  Backend& backend, DType dtype) {
+  Tensor tensor = Tensor::Empty(backend, Shape(absl::MakeConstSpan(entry.shape)), dtype);
+  if (!IsConvertible(entry.type, dtype)) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        Where(file, entry), ": expected floating-point values, found type ", Name(entry.type)));
+  }
+  LORICA_RETURN_IF_ERROR(ConvertElements(entry.type, file.Bytes(entry), tensor.numel(), dtype,
+                                         tensor.mutable_view().data));
+  if (!std::isfinite(backend.SumSquares(tensor.view()))) {
+    return absl::DataLossError(
+        absl::StrCat(Where(file, entry), ": expected finite values, found NaN or infinity"));
+  }
+  return tensor;
+}
+
+absl::StatusOr<std::map<std::string, FoundModule>> SortKeys(const SafetensorsFile& file,
+                                                            Module& root) {
+  std::map<std::string, TargetCandidate> by_path;
+  std::vector<std::string> paths;
+  for (TargetCandidate& candidate : ListTargetCandidates(root)) {
+    paths.push_back(candidate.path);
+    by_path.emplace(candidate.path, candidate);
+  }
+  std::map<std::string, FoundModule> found;
+  for (const SafetensorsEntry& entry : file.entries()) {
+    absl::string_view path = entry.name;
+    const Suffix* suffix = nullptr;
+    if (absl::ConsumePrefix(&path, kPrefix)) {
+      for (const Suffix& candidate : kSuffixes) {
+        if (absl::ConsumeSuffix(&path, candidate.text)) {
+          suffix = &candidate;
+          break;
+        }
+      }
+    }
+    if (suffix == nullptr) {
+      return absl::InvalidArgumentError(absl::StrCat(
+          Where(file, entry), ": expected a key such as base_model.model.<module>.lora_A.weight"));
+    }
+    const auto it = by_path.find(std::string(path));
+    if (it == by_path.end()) {
+      const std::string nearest = NearestName(path, paths);
+      return absl::InvalidArgumentError(
+          absl::StrCat(Where(file, entry), ": the model has no module ", Quoted(path),
+                       " that can carry an adapter",
+                       nearest.empty() ? "" : absl::StrCat("; the nearest is ", Quoted(nearest))));
+    }
+    if (it->second.host->kind() == AdapterHost::Kind::kGroupedLinear) {
+      return absl::UnimplementedError(
+          absl::StrCat(Where(file, entry), ": adapters on grouped experts aren't supported yet"));
+    }
+    const bool embedding_key =
+        suffix->kind == FactorKind::kEmbeddingA || suffix->kind == FactorKind::kEmbeddingB;
+    if (suffix->kind != FactorKind::kBaseWeight && embedding_key != IsEmbedding(it->second)) {
+      return absl::InvalidArgumentError(
+          absl::StrCat(Where(file, entry), ": ", Quoted(path), " is ",
+                       embedding_key ? "no embedding" : "an embedding", " in the model"));
+    }
+    FoundModule& module = found[std::string(path)];
+    module.candidate = it->second;
+    switch (suffix->kind) {
+      case FactorKind::kA:
+      case FactorKind::kEmbeddingA:
+        module.a = &entry;
+        break;
+      case FactorKind::kB:
+      case FactorKind::kEmbeddingB:
+        module.b = &entry;
+        break;
+      case FactorKind::kBaseWeight:
+        module.base = &entry;
+        break;
+    }
+  }
+  return found;
+}
+
+absl::Status CheckBaseCopy(const SafetensorsFile& file, const FoundModule& module,
+                           Backend& backend) {
+  const Tensor own = module.candidate.host->weight().value();
+  if (!(Shape(absl::MakeConstSpan(module.base->shape)) == own.shape())) {
+    return WrongShape(file, *module.base, own.shape().ToString());
+  }
+  Tensor stored;
+  LORICA_ASSIGN_OR_RETURN(stored, ReadTensor(file, *module.base, backend, own.dtype()));
+  const std::vector<double> a = stored.ToDoubles(), b = own.ToDoubles();
+  if (a != b) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(Where(file, *module.base),
+                     ": expected the model's own weights, found others: the adapter was trained "
+                     "with changed base weights"));
+  }
+  return absl::OkStatus();
+}
+
+// The factors of one module, checked against the model and the configuration.
+absl::StatusOr<LoraFactors> ReadFactors(const SafetensorsFile& file, const FoundModule& module,
+                                        const PeftConfig& config, Backend& backend, DType compute,
+                                        uint64_t seed) {
+  const std::string& path = module.candidate.path;
+  if (module.a == nullptr || module.b == nullptr) {
+    return absl::InvalidArgumentError(absl::StrCat(file.where(), ": module ", Quoted(path),
+                                                   " has no ",
+                                                   module.a == nullptr ? "lora_A" : "lora_B"));
+  }
+  if (!config.targets.all_linear() && !config.targets.Matches(path)) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(file.where(), ": has factors for ", Quoted(path),
+                     ", which target_modules of adapter_config.json doesn't name"));
+  }
+  const bool embedding = IsEmbedding(module.candidate);
+  const Shape weight = module.candidate.host->weight_shape();
+  const int64_t rank = config.RankOf(path);
+  const Shape a_shape = {rank, embedding ? weight[0] : weight[1]};
+  const Shape b_shape = {embedding ? weight[1] : weight[0], rank};
+  if (!(Shape(absl::MakeConstSpan(module.a->shape)) == a_shape)) {
+    return WrongShape(file, *module.a, a_shape.ToString());
+  }
+  if (!(Shape(absl::MakeConstSpan(module.b->shape)) == b_shape)) {
+    return WrongShape(file, *module.b, b_shape.ToString());
+  }
+  const DType master = AccumulatorOf(compute);
+  LoraFactors factors;
+  LORICA_ASSIGN_OR_RETURN(factors.a, ReadTensor(file, *module.a, backend, master));
+  LORICA_ASSIGN_OR_RETURN(factors.b, ReadTensor(file, *module.b, backend, master));
+  if (embedding) factors.a = raw::Clone(factors.a.Transpose(0, 1));
+  SetRequiresGrad(factors.a, true);
+  SetRequiresGrad(factors.b, true);
+  factors.alpha = config.AlphaOf(path);
+  factors.scaling = config.scaling;
+  factors.dropout = embedding ? 0 : config.dropout;
+  factors.dropout_key = CombineKeys(seed, HashName(absl::StrCat(path, ".lora_dropout")));
+  return factors;
+}
+
+}  // namespace
+
+std::string PeftKey(const AdaptedModule& module, bool is_a) {
+  const bool embedding = module.host->kind() == AdapterHost::Kind::kEmbedding;
+  const absl::string_view suffix = embedding ? (is_a ? ".lora_embedding_A" : ".lora_embedding_B")
+                                             : (is_a ? ".lora_A.weight" : ".lora_B.weight");
+  return absl::StrCat(kPrefix, module.path, suffix);
+}
+
+Tensor PeftTensor(const AdaptedModule& module, const Tensor& factor, bool is_a) {
+  const bool embedding = module.host->kind() == AdapterHost::Kind::kEmbedding;
+  return raw::Contiguous(is_a && embedding ? factor.Transpose(0, 1) : factor.Detach());
+}
+
+absl::Status SavePeftAdapter(FileSystem& files, const std::string& folder, const AdapterSet& set,
+                             const PeftSaveOptions& options) {
+  LORICA_CHECK(!set.empty(), "[adapter] nothing to save");
+  PeftConfigFields fields;
+  const LoraFactors& first = set.modules()[0].adapter->factors(options.slot);
+  fields.rank = first.rank();
+  fields.alpha = first.alpha;
+  fields.scaling = first.scaling;
+  fields.init = options.init;
+  fields.base_model = options.base_model;
+  std::vector<Tensor> tensors;
+  std::vector<SafetensorsTensor> entries;
+  for (const AdaptedModule& module : set.modules()) {
+    const LoraFactors& f = module.adapter->factors(options.slot);
+    fields.dropout = std::max(fields.dropout, f.dropout);
+    fields.modules.push_back({module.path, f.rank(), f.alpha});
+    for (const bool is_a : {true, false}) {
+      tensors.push_back(raw::Cast(PeftTensor(module, is_a ? f.a : f.b, is_a), DType::kF32));
+      const Tensor& t = tensors.back();
+      entries.push_back({PeftKey(module, is_a),
+                         StoredType::kF32,
+                         {t.shape().begin(), t.shape().end()},
+                         {t.data<uint8_t>(), t.bytes()}});
+    }
+  }
+  std::string config;
+  LORICA_ASSIGN_OR_RETURN(config, FormatPeftConfig(fields));
+  absl::StatusOr<DirectoryCommit> commit = DirectoryCommit::Begin(files, folder);
+  if (!commit.ok()) return commit.status();
+  LORICA_RETURN_IF_ERROR(commit->WriteFile("adapter_config.json", config));
+  LORICA_RETURN_IF_ERROR(
+      WriteSafetensors(files, JoinPath(commit->temporary_path(), "adapter_model.safetensors"),
+                       entries, {{"format", "pt"}}));
+  return commit->Commit();
+}
+
+absl::StatusOr<AdapterSet> LoadPeftAdapter(const std::string& folder, Module& root,
+                                           Backend& backend, DType compute, uint64_t seed,
+                                           FileSystem& files) {
+  const std::string config_path = JoinPath(folder, "adapter_config.json");
+  std::string text;
+  LORICA_ASSIGN_OR_RETURN(text, files.Read(config_path, kMaxConfigBytes));
+  PeftConfig config;
+  LORICA_ASSIGN_OR_RETURN(config, ParsePeftConfig(text, config_path));
+  absl::StatusOr<SafetensorsFile> file =
+      SafetensorsFile::Open(JoinPath(folder, "adapter_model.safetensors"), files);
+  if (!file.ok()) return file.status();
+  std::map<std::string, FoundModule> found;
+  LORICA_ASSIGN_OR_RETURN(found, SortKeys(*file, root));
+
+  std::vector<AdaptedModule> modules;
+  for (const TargetCandidate& candidate : ListTargetCandidates(root)) {
+    const auto it = found.find(candidate.path);
+    const bool has_factors =
+        it != found.end() && (it->second.a != nullptr || it->second.b != nullptr);
+    if (it != found.end() && it->second.base != nullptr) {
+      LORICA_RETURN_IF_ERROR(CheckBaseCopy(*file, it->second, backend));
+    }
+    if (!has_factors) {
+      if (!config.targets.all_linear() && config.targets.Matches(candidate.path) &&
+          !config.excludes.Matches(candidate.path)) {
+        return absl::InvalidArgumentError(
+            absl::StrCat(file->where(), ": has no factors for ", Quoted(candidate.path),
+                         ", which target_modules of adapter_config.json names"));
+      }
+      continue;
+    }
+    LoraFactors factors;
+    LORICA_ASSIGN_OR_RETURN(factors,
+                            ReadFactors(*file, it->second, config, backend, compute, seed));
+    auto adapter = std::make_shared<LoraAdapter>();
+    adapter->AddSlot(std::move(factors));
+    modules.push_back({candidate.path, candidate.host, std::move(adapter)});
+  }
+  if (modules.empty()) {
+    return absl::InvalidArgumentError(absl::StrCat(file->where(), ": holds no LoRA factors"));
+  }
+  Freeze(root);
+  AdapterSet set(std::move(modules));
+  set.Attach();
+  return set;
+}
+
+}  // namespace lorica

@@ -1,0 +1,40 @@
+// Bytes as a GGUF file: parse, ask for every key as every type, convert every tensor.
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "lorica/io/gguf.h"
+#include "lorica/io/stored_type.h"
+
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+  const auto file = lorica::GgufFile::Parse({data, size}, "fuzz");
+  if (!file.ok()) return 0;
+  for (const std::string& key : file->keys()) {
+    if (!file->Has(key) || file->Describe(key).empty()) __builtin_trap();
+    file->GetString(key).status().IgnoreError();
+    file->GetU64(key).status().IgnoreError();
+    file->GetI64(key).status().IgnoreError();
+    file->GetF64(key).status().IgnoreError();
+    file->GetBool(key).status().IgnoreError();
+    file->GetInts(key).status().IgnoreError();
+    file->GetFloats(key).status().IgnoreError();
+    if (const auto strings = file->GetStrings(key); strings.ok()) {
+      size_t total = 0;
+      for (absl::string_view text : *strings) total += text.size();
+      if (total > size) __builtin_trap();
+    }
+  }
+  for (const lorica::GgufTensor& tensor : file->tensors()) {
+    if (file->Find(tensor.name) != &tensor) __builtin_trap();
+    if (!lorica::IsConvertible(tensor.type, lorica::DType::kF64)) continue;
+    const int64_t elements = *lorica::CheckedElementCount(tensor.shape);
+    std::vector<double> values(static_cast<size_t>(elements));
+    if (!lorica::ConvertElements(tensor.type, file->Bytes(tensor), elements, lorica::DType::kF64,
+                                 values.data())
+             .ok()) {
+      __builtin_trap();
+    }
+  }
+  return 0;
+}

@@ -1,0 +1,133 @@
+#!/usr/bin/env python3
+"""Runs one fuzz target for LORICA_FUZZ_SECONDS (default 12) from small valid files of its format.
+
+usage: run_fuzz.py FORMAT PROGRAM. An input that crashes, leaks, hangs or takes too much memory is kept in the current
+folder as FORMAT-crash-..., and the status is not 0.
+"""
+
+import json
+import os
+import struct
+import subprocess
+import sys
+import tempfile
+
+
+def safetensors(tensors, metadata=None):
+    """One file; `tensors` maps a name to (dtype, shape, bytes)."""
+    header, data = ({'__metadata__': metadata} if metadata else {}), b''
+    for name, (dtype, shape, content) in tensors.items():
+        header[name] = {'dtype': dtype, 'shape': shape, 'data_offsets': [len(data), len(data) + len(content)]}
+        data += content
+    text = json.dumps(header).encode()
+    return struct.pack('<Q', len(text)) + text + data
+
+
+def gguf_text(text):
+    return struct.pack('<Q', len(text)) + text.encode()
+
+
+def gguf(values, tensors):
+    """One version 3 file; `values` maps a key to (type number, encoded value), `tensors` a name to (shape, type, bytes)."""
+    out = b'GGUF' + struct.pack('<IQQ', 3, len(tensors), len(values))
+    for key, (kind, encoded) in values.items():
+        out += gguf_text(key) + struct.pack('<I', kind) + encoded
+    data = b''
+    for name, (shape, kind, content) in tensors.items():
+        data += b'\0' * (-len(data) % 32)
+        out += gguf_text(name) + struct.pack(f'<I{len(shape)}QIQ', len(shape), *shape, kind, len(data))
+        data += content
+    return out + b'\0' * (-len(out) % 32) + data
+
+
+def gguf_seeds():
+    u32, f32, text, array = 4, 6, 8, 9
+    strings = struct.pack('<IQ', text, 3) + gguf_text('a') + gguf_text('b') + gguf_text('ab')
+    values = {
+        'general.architecture': (text, gguf_text('llama')),
+        'general.alignment': (u32, struct.pack('<I', 32)),
+        'llama.block_count': (u32, struct.pack('<I', 1)),
+        'llama.rope.freq_base': (f32, struct.pack('<f', 10000.0)),
+        'tokenizer.ggml.tokens': (array, strings),
+        'tokenizer.ggml.token_type': (array, struct.pack('<IQ3i', 5, 3, 1, 1, 1)),
+    }
+    q4_1 = struct.pack('<HH', 0x3C00, 0) + bytes(range(16))
+    return [gguf(values, {'token_embd.weight': ([2, 3], 0, bytes(24)), 'blk.0.attn_q.weight': ([32, 1], 3, q4_1)}),
+            gguf({}, {})]
+
+
+def tokenizer_seeds():
+    tokens = ['<|end|>', 'a', 'b', 'c', 'Ġ', 'ab', 'Ġa', 'abc']
+    base = {
+        'version': '1.0', 'truncation': None, 'padding': None,
+        'added_tokens': [{'id': 0, 'content': '<|end|>', 'single_word': False, 'lstrip': False, 'rstrip': False,
+                          'normalized': False, 'special': True}],
+        'normalizer': {'type': 'NFC'},
+        'pre_tokenizer': {'type': 'Sequence', 'pretokenizers': [
+            {'type': 'Split', 'pattern': {'Regex': '\\p{L}+|\\s+(?!\\S)| ?[^\\s\\p{L}]+'}, 'behavior': 'Isolated',
+             'invert': False},
+            {'type': 'Digits', 'individual_digits': True},
+            {'type': 'ByteLevel', 'add_prefix_space': False, 'trim_offsets': True, 'use_regex': False}]},
+        'post_processor': {'type': 'TemplateProcessing', 'single': [{'SpecialToken': {'id': '<|end|>', 'type_id': 0}},
+                                                                    {'Sequence': {'id': 'A', 'type_id': 0}}],
+                           'pair': [], 'special_tokens': {'<|end|>': {'id': '<|end|>', 'ids': [0],
+                                                                      'tokens': ['<|end|>']}}},
+        'decoder': {'type': 'ByteLevel'},
+        'model': {'type': 'BPE', 'vocab': {token: i for i, token in enumerate(tokens)},
+                  'merges': ['a b', 'Ġ a', 'ab c'], 'byte_fallback': False, 'ignore_merges': False},
+    }
+    pairs = json.loads(json.dumps(base))
+    pairs['model']['merges'] = [['a', 'b'], ['Ġ', 'a'], ['ab', 'c']]
+    pairs['pre_tokenizer'] = {'type': 'Metaspace', 'replacement': '▁', 'prepend_scheme': 'first', 'split': False}
+    pairs['normalizer'] = {'type': 'Replace', 'pattern': {'String': ' '}, 'content': '▁'}
+    return [json.dumps(one).encode() for one in (base, pairs)]
+
+
+JINJA = [
+    "{% for message in messages %}{{'<|im_start|>' + message['role'] + '\\n' + message['content'] + '<|im_end|>\\n'}}"
+    "{% endfor %}{% if add_generation_prompt %}{{ '<|im_start|>assistant\\n' }}{% endif %}",
+    "{%- set ns = namespace(found=false) -%}{%- for m in messages[::-1] if not ns.found and m.role == 'user' -%}"
+    "{%- set ns.found = true -%}{{ m.content | trim | upper }}{{ loop.index0 }}{%- else -%}none{%- endfor -%}",
+    "{% macro line(x, n=2) %}{{ x ~ n }}{% endmacro %}{{ line('a') }}{{ {'a': [1, 2.5, none]} | tojson(indent=2) }}"
+    "{{ 'x' if messages is defined and messages | length > 0 else raise_exception('no messages') }}",
+    "{{ messages | map(attribute='role') | join(', ') }}{# comment #}{{ 7 // 2 ** 3 % 5 }}{{ 'a.b'.split('.')[-1] }}",
+]
+
+RECORDS = [
+    {'messages': [{'role': 'user', 'content': 'a'}, {'role': 'assistant', 'content': 'b\u00e9\U0001f600'}]},
+    {'conversations': [{'from': 'human', 'value': 'a'}, {'from': 'gpt', 'value': 'b'}], 'system': 'c'},
+    {'prompt': 'a', 'completion': 'b'},
+    {'instruction': 'a', 'input': 'b', 'output': 'c', 'history': [['d', 'e']]},
+    {'text': 'a b c'},
+    {'input_ids': [1, 2, 3], 'labels': [-100, 2, 3], 'attention_mask': [1, 1, 1]},
+]
+
+SEEDS = {
+    'safetensors': lambda: [
+        safetensors({'a': ('F32', [2, 2], bytes(16)), 'b.weight': ('BF16', [3], bytes(6))}, {'format': 'pt'}),
+        safetensors({'empty': ('I64', [0, 4], b''), 'scalar': ('F64', [], bytes(8))}),
+        safetensors({})],
+    'gguf': gguf_seeds,
+    'tokenizer': tokenizer_seeds,
+    'jinja': lambda: [text.encode() for text in JINJA],
+    'jsonl': lambda: ([(json.dumps(one) + '\n').encode() * 2 for one in RECORDS] +
+                      [b'\xef\xbb\xbf' + json.dumps(RECORDS[:1]).encode()]),
+}
+
+
+def main():
+    name, program = sys.argv[1:]
+    seconds = os.environ.get('LORICA_FUZZ_SECONDS', '12')
+    with tempfile.TemporaryDirectory() as corpus:
+        for number, seed in enumerate(SEEDS[name]()):
+            with open(os.path.join(corpus, f'seed-{number}'), 'wb') as file:
+                file.write(seed)
+        # A small file must not cost seconds or gigabytes, whatever it claims.
+        command = [program, f'-max_total_time={seconds}', '-timeout=10', '-rss_limit_mb=1024', '-malloc_limit_mb=512',
+                   '-max_len=8192', '-print_final_stats=1', f'-artifact_prefix={name}-', corpus]
+        # Not handed on as it is: libFuzzer's 77 for a crash means "skipped" to Meson.
+        sys.exit(1 if subprocess.run(command, check=False).returncode else 0)
+
+
+if __name__ == '__main__':
+    main()
