@@ -134,7 +134,26 @@ void Run(const Tensor& y, const Tensor& dy, bool retain,
 
 }  // namespace
 
-const Tensor& Saved::get(const char* op) const {
+Saved& Saved::operator=(const Tensor& tensor) {
+  *this = Saved();
+  const std::shared_ptr<AutogradMeta> meta = tensor.defined() ? MetaOf(tensor) : nullptr;
+  if (meta != nullptr && meta->producer != nullptr && meta->producer->CanRecreate()) {
+    source_ = meta->producer;
+    shape_ = tensor.shape();
+    return *this;
+  }
+  tensor_ = tensor.Detach();
+  version_ = tensor_.defined() ? tensor_.storage()->version() : 0;
+  return *this;
+}
+
+Tensor Saved::get(const char* op) const {
+  if (source_ != nullptr) {
+    const Tensor again = source_->Recreate();
+    LORICA_CHECK(again.defined(), "[", op, "] an input's op, ", source_->name(),
+                 ", has already given up what it kept");
+    return again.WithShape(shape_);
+  }
   LORICA_CHECK(tensor_.defined(), "[", op, "] internal: a tensor that was not saved is read");
   LORICA_CHECK(tensor_.storage()->version() == version_, "[", op, "] a tensor of shape ",
                tensor_.shape(), " saved for the backward pass was overwritten: version ", version_,

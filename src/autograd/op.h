@@ -28,23 +28,42 @@
 
 namespace lorica {
 
-// A tensor kept for the backward pass, without its own tape (so nothing holds itself alive).
+class AutogradMeta;
+
+// An entry of the tape.
+class Node {
+ public:
+  virtual ~Node() = default;
+  virtual const char* name() const = 0;
+  // Gradients of the inputs, in their order. `retain` keeps what was saved.
+  virtual std::vector<Tensor> Backward(const Tensor& dy, bool retain) = 0;
+  virtual void AppendSaved(std::vector<Tensor>& tensors) const = 0;
+  // The op can make its result again, the same bits, until its own Backward has run.
+  virtual bool CanRecreate() const { return false; }
+  virtual Tensor Recreate() { return Tensor(); }
+
+  uint64_t sequence = 0;                              // order of recording
+  std::vector<std::shared_ptr<AutogradMeta>> inputs;  // null where no gradient is needed
+};
+
+// A tensor kept for the backward pass, without its own tape (so nothing holds itself alive). A
+// value that its op can cheaply make again from what it keeps anyway (Node::CanRecreate) isn't
+// kept: the op is, and is asked when the value is needed.
 class Saved {
  public:
   Saved() = default;
-  Saved& operator=(const Tensor& tensor) {
-    tensor_ = tensor.Detach();
-    version_ = tensor_.defined() ? tensor_.storage()->version() : 0;
-    return *this;
-  }
-  bool defined() const { return tensor_.defined(); }
+  Saved& operator=(const Tensor& tensor);
+  bool defined() const { return tensor_.defined() || source_ != nullptr; }
   // Throws Error naming the op when the bytes were written since they were saved.
-  const Tensor& get(const char* op) const;
+  Tensor get(const char* op) const;
+  // What is kept: undefined where the value will be made again.
   const Tensor& unchecked() const { return tensor_; }
 
  private:
   Tensor tensor_;
   uint64_t version_ = 0;
+  std::shared_ptr<Node> source_;
+  Shape shape_;
 };
 
 template <int N>
@@ -56,21 +75,6 @@ struct Op {
     return static_cast<size_t>(input) < needs_.size() && needs_[input];
   }
   std::vector<bool> needs_;  // empty when nothing is recorded
-};
-
-class AutogradMeta;
-
-// An entry of the tape.
-class Node {
- public:
-  virtual ~Node() = default;
-  virtual const char* name() const = 0;
-  // Gradients of the inputs, in their order. `retain` keeps what was saved.
-  virtual std::vector<Tensor> Backward(const Tensor& dy, bool retain) = 0;
-  virtual void AppendSaved(std::vector<Tensor>& tensors) const = 0;
-
-  uint64_t sequence = 0;                              // order of recording
-  std::vector<std::shared_ptr<AutogradMeta>> inputs;  // null where no gradient is needed
 };
 
 // The autograd slot of a tensor that needs a gradient.
@@ -100,17 +104,35 @@ class OpNode final : public Node {
     LORICA_CHECK(op_.has_value(), "[", O::kName, "] backward twice over the same tape; ",
                  "pass retain_graph to keep it");
     auto grads = op_->Backward(dy);
+    recreated_ = Tensor();
     if (!retain) op_.reset();
     return {std::make_move_iterator(grads.begin()), std::make_move_iterator(grads.end())};
   }
   void AppendSaved(std::vector<Tensor>& tensors) const override {
     if (!op_.has_value()) return;
-    std::apply([&](const auto&... saved) { (tensors.push_back(saved.unchecked()), ...); },
-               op_->saved());
+    std::apply([&](const auto&... saved) { (Append(saved, tensors), ...); }, op_->saved());
+  }
+  bool CanRecreate() const override {
+    return requires(const O& op) { op.Recreate(); };
+  }
+  // Several users (q, k and v of one norm) share what the first one asked for.
+  Tensor Recreate() override {
+    if constexpr (requires(const O& op) { op.Recreate(); }) {
+      if (!recreated_.defined() && op_.has_value()) recreated_ = op_->Recreate();
+    }
+    return recreated_;
   }
 
  private:
+  static void Append(const Saved& saved, std::vector<Tensor>& tensors) {
+    tensors.push_back(saved.unchecked());
+  }
+  static void Append(const std::vector<Saved>& list, std::vector<Tensor>& tensors) {
+    for (const Saved& saved : list) Append(saved, tensors);
+  }
+
   std::optional<O> op_;
+  Tensor recreated_;
 };
 
 // Runs `op` on a list of inputs, of which undefined ones are allowed; Forward takes the list.

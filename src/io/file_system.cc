@@ -175,8 +175,11 @@ class PosixFileSystem final : public FileSystem {
   absl::StatusOr<FileInfo> Stat(const std::string& path) override {
     struct stat info;
     if (stat(path.c_str(), &info) != 0) return ErrnoError(errno, "can't stat", path);
+    struct stat itself;
+    const bool is_link = lstat(path.c_str(), &itself) == 0 && S_ISLNK(itself.st_mode);
     return FileInfo{.is_directory = S_ISDIR(info.st_mode),
                     .is_regular = S_ISREG(info.st_mode),
+                    .is_link = is_link,
                     .size = S_ISREG(info.st_mode) ? static_cast<uint64_t>(info.st_size) : 0};
   }
 
@@ -252,11 +255,12 @@ absl::Status MakeDirectories(FileSystem& files, const std::string& path) {
 }
 
 absl::Status RemoveTree(FileSystem& files, const std::string& path) {
-  // Trying the file first keeps symbolic links from being followed: unlink removes the link itself.
-  const absl::Status as_file = files.RemoveFile(path);
-  if (as_file.ok() || absl::IsNotFound(as_file)) return absl::OkStatus();
   const absl::StatusOr<FileInfo> info = files.Stat(path);
-  if (!info.ok() || !info->is_directory) return as_file;
+  if (!info.ok() || !info->is_directory || info->is_link) {
+    // Also a link that leads nowhere, which Stat doesn't find.
+    const absl::Status removed = files.RemoveFile(path);
+    return absl::IsNotFound(removed) ? absl::OkStatus() : removed;
+  }
   LORICA_ASSIGN_OR_RETURN(const std::vector<std::string> names, files.List(path));
   for (const std::string& name : names) {
     LORICA_RETURN_IF_ERROR(RemoveTree(files, JoinPath(path, name)));

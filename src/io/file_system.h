@@ -39,7 +39,8 @@ class WritableFile {
 struct FileInfo {
   bool is_directory = false;
   bool is_regular = false;
-  uint64_t size = 0;  // of a regular file
+  bool is_link = false;  // the path itself is a symbolic link; the rest is about what it leads to
+  uint64_t size = 0;     // of a regular file
 };
 
 enum class OpenMode {

@@ -79,6 +79,13 @@ class GgufParser {
     return absl::OkStatus();
   }
 
+  // A key or the name of a tensor. Values may hold any bytes.
+  absl::Status TakeName(absl::string_view* name, absl::string_view what) {
+    LORICA_RETURN_IF_ERROR(TakeString(name, kLongestName, what));
+    if (IsUtf8(*name)) return absl::OkStatus();
+    return Bad(absl::StrCat("expected valid UTF-8 in the ", what, ", found ", Quoted(*name)));
+  }
+
   absl::Status CheckCount(uint64_t count, uint64_t least_bytes, absl::string_view what) const {
     if (count <= left() / least_bytes) return absl::OkStatus();
     return Bad(absl::StrCat("the header announces ", count, " ", what, ", but only ", left(),
@@ -98,7 +105,7 @@ class GgufParser {
 
   absl::Status ParseValue() {
     absl::string_view key;
-    LORICA_RETURN_IF_ERROR(TakeString(&key, kLongestName, "metadata key"));
+    LORICA_RETURN_IF_ERROR(TakeName(&key, "metadata key"));
     if (key.empty()) return Bad(absl::StrCat("empty metadata key at byte ", at_));
     GgufFile::Value value{
         .type = GgufType::kU8, .is_array = false, .count = 1, .begin = 0, .end = 0};
@@ -145,7 +152,7 @@ class GgufParser {
   // Leaves offsets relative to the data in begin and end.
   absl::Status ParseTensor() {
     absl::string_view name;
-    LORICA_RETURN_IF_ERROR(TakeString(&name, kLongestName, "tensor name"));
+    LORICA_RETURN_IF_ERROR(TakeName(&name, "tensor name"));
     uint32_t dimensions = 0;
     LORICA_RETURN_IF_ERROR(Take(&dimensions, "dimension count"));
     if (dimensions > kMostDimensions) {

@@ -6,6 +6,7 @@
 #include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "absl/strings/str_replace.h"
 
 namespace lorica {
 namespace {
@@ -36,7 +37,30 @@ std::string Quoted(absl::string_view text) {
   // stays; a sequence that the cut splits is dropped.
   size_t length = cut ? kLongestQuote : text.size();
   while (cut && length > 0 && (static_cast<unsigned char>(text[length]) & 0xC0) == 0x80) --length;
-  return absl::StrCat("\"", absl::Utf8SafeCEscape(text.substr(0, length)), cut ? "...\"" : "\"");
+  // Single quotes need no escape between double ones.
+  const std::string escaped =
+      absl::StrReplaceAll(absl::Utf8SafeCEscape(text.substr(0, length)), {{"\\'", "'"}});
+  return absl::StrCat("\"", escaped, cut ? "...\"" : "\"");
+}
+
+// The table of well-formed byte sequences of the Unicode standard (3.9, table 3-7).
+bool IsUtf8(absl::string_view text) {
+  const auto byte = [&](size_t i) { return static_cast<unsigned char>(text[i]); };
+  for (size_t i = 0; i < text.size();) {
+    const unsigned char lead = byte(i++);
+    if (lead < 0x80) continue;
+    if (lead < 0xC2 || lead > 0xF4) return false;
+    const size_t tail = lead < 0xE0 ? 1 : lead < 0xF0 ? 2 : 3;
+    if (tail > text.size() - i) return false;
+    const unsigned char least = lead == 0xE0 ? 0xA0 : lead == 0xF0 ? 0x90 : 0x80;
+    const unsigned char most = lead == 0xED ? 0x9F : lead == 0xF4 ? 0x8F : 0xBF;
+    if (byte(i) < least || byte(i) > most) return false;
+    for (size_t k = 1; k < tail; ++k) {
+      if ((byte(i + k) & 0xC0) != 0x80) return false;
+    }
+    i += tail;
+  }
+  return true;
 }
 
 std::string ShapeText(absl::Span<const int64_t> shape) {

@@ -14,6 +14,10 @@ namespace lorica {
 // can neither flood a message nor break a terminal with it.
 std::string Quoted(absl::string_view text);
 
+// `text` is well-formed UTF-8 (no surrogates, no overlong forms, at most U+10FFFF), so it can be
+// shown and written as JSON.
+bool IsUtf8(absl::string_view text);
+
 // "[8, 512]".
 std::string ShapeText(absl::Span<const int64_t> shape);
 

@@ -18,6 +18,8 @@ namespace {
 
 // The limit of the format's own implementation.
 constexpr uint64_t kLongestHeader = 100'000'000;
+// Ten values a tensor: 400,000 tensors, and at most about 400 MB for the parsed header.
+constexpr size_t kMostHeaderValues = size_t{1} << 22;
 // Far above any tensor; keeps one hostile entry from costing much.
 constexpr size_t kMostDimensions = 64;
 
@@ -122,9 +124,10 @@ absl::StatusOr<SafetensorsFile> SafetensorsFile::Parse(absl::Span<const uint8_t>
                                header_size);
   if (text.empty() || text[0] != '{') return Bad(where, "expected '{' at byte 8");
   // Object, tensor, array: three levels.
-  LORICA_ASSIGN_OR_RETURN(const Json header,
-                          ParseJson(text, absl::StrCat(where, ": safetensors header"),
-                                    {.max_bytes = kLongestHeader, .max_depth = 3}));
+  LORICA_ASSIGN_OR_RETURN(
+      const Json header,
+      ParseJson(text, absl::StrCat(where, ": safetensors header"),
+                {.max_bytes = kLongestHeader, .max_depth = 3, .max_values = kMostHeaderValues}));
 
   SafetensorsFile file;
   file.bytes_ = bytes;

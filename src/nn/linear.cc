@@ -28,8 +28,19 @@ Linear Linear::Tied(std::shared_ptr<Parameter> weight) {
                "[linear] a tied weight must be [out, in]");
   Linear linear;
   linear.weight_ = std::move(weight);
-  linear.tied_ = true;
+  linear.tied_to_ = linear.weight_;
   return linear;
+}
+
+void Linear::Untie(Tensor values) {
+  LORICA_CHECK(tied() && values.shape() == weight_->shape(), "[untie] a tied weight of shape ",
+               weight_->shape(), " expected, found ", values.shape());
+  weight_ = std::make_shared<Parameter>(std::move(values));
+}
+
+void Linear::Retie() {
+  LORICA_CHECK(tied_to_ != nullptr, "[retie] this weight was never tied");
+  weight_ = tied_to_;
 }
 
 LinearArgs Linear::Args(const ForwardContext& context) {
@@ -50,7 +61,7 @@ Tensor Linear::Forward(const Tensor& x, const ForwardContext& context) {
 }
 
 void Linear::Visit(ModuleVisitor& visitor) {
-  if (!tied_) visitor.OnParameter("weight", *weight_);
+  if (!tied()) visitor.OnParameter("weight", *weight_);
   if (bias_.defined()) visitor.OnParameter("bias", bias_);
 }
 

@@ -33,14 +33,16 @@ class Linear : public AdapterHost {
   Shape weight_shape() const override { return weight_->shape(); }
   Parameter& weight() override { return *weight_; }
   Parameter& bias() { return bias_; }
-  bool tied() const { return tied_; }
+  bool tied() const override { return tied_to_ != nullptr && weight_ == tied_to_; }
+  void Untie(Tensor values) override;
+  void Retie() override;
 
  private:
   Linear() = default;
 
   std::shared_ptr<Parameter> weight_;
   Parameter bias_;
-  bool tied_ = false;
+  std::shared_ptr<Parameter> tied_to_;  // another module's weight; null where none is shared
 };
 
 }  // namespace lorica::nn

@@ -30,8 +30,9 @@ absl::Status AppendValues(SafetensorsWriter& writer, const Tensor& values) {
 }  // namespace
 
 absl::Status WriteModelFiles(CausalLm& model, DirectoryCommit& folder) {
-  LORICA_ASSIGN_OR_RETURN(const std::string config,
-                          ConfigJson(model.config(), model.compute_dtype()));
+  ModelConfig written = model.config();
+  written.tied = model.lm_head().tied();  // merging may have untied it
+  LORICA_ASSIGN_OR_RETURN(const std::string config, ConfigJson(written, model.compute_dtype()));
   LORICA_RETURN_IF_ERROR(folder.WriteFile("config.json", absl::string_view(config)));
   std::vector<SafetensorsSpec> specs;
   std::vector<const Parameter*> parameters;

@@ -2,6 +2,7 @@
 
 #include <utility>
 
+#include "lorica/autograd/autograd.h"
 #include "lorica/tensor/backend.h"
 #include "lorica/tensor/check.h"
 

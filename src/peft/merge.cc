@@ -48,13 +48,21 @@ bool AllFinite(const Tensor& x) {
   return std::isfinite(x.backend().SumSquares(x.view()));
 }
 
+// A module of the set reads `weight`.
+bool Touches(const AdapterSet& set, const Parameter& weight) {
+  for (const AdaptedModule& module : set.modules()) {
+    if (&module.host->weight() == &weight) return true;
+  }
+  return false;
+}
+
 }  // namespace
 
 Tensor LoraDelta(const AdaptedModule& module, int slot) {
   return AddDelta(module, slot, Tensor(), module.adapter->factors(slot).a.dtype());
 }
 
-absl::StatusOr<MergedWeights> MergedWeights::Merge(const AdapterSet& set, int slot) {
+absl::StatusOr<MergedWeights> MergedWeights::Merge(Module& root, const AdapterSet& set, int slot) {
   MergedWeights merged(set);
   std::vector<Tensor> values;
   for (const AdaptedModule& module : set.modules()) {
@@ -65,6 +73,12 @@ absl::StatusOr<MergedWeights> MergedWeights::Merge(const AdapterSet& set, int sl
       return absl::InvalidArgumentError(
           absl::StrCat("merging ", module.path, " would give weights that aren't finite"));
     }
+  }
+  // Tied heads first: from here on they hold the unmerged weights, whatever happens to the owner's.
+  for (const TargetCandidate& candidate : ListTargetCandidates(root)) {
+    if (!candidate.host->tied() || !Touches(set, candidate.host->weight())) continue;
+    candidate.host->Untie(candidate.host->weight().value().Detach());
+    merged.originals_.push_back({candidate.host, Tensor()});
   }
   for (size_t i = 0; i < values.size(); ++i) {
     AdapterHost* host = set.modules()[i].host;
@@ -79,7 +93,12 @@ MergedWeights::~MergedWeights() { Unmerge(); }
 
 void MergedWeights::Unmerge() {
   if (originals_.empty()) return;
-  for (const Original& original : originals_) original.host->weight().Assign(original.values);
+  for (const Original& original : originals_) {
+    if (original.values.defined()) original.host->weight().Assign(original.values);
+  }
+  for (const Original& original : originals_) {
+    if (!original.values.defined()) original.host->Retie();
+  }
   originals_.clear();
   set_.Attach();
 }

@@ -13,12 +13,14 @@ namespace lorica {
 Tensor LoraDelta(const AdaptedModule& module, int slot = 0);
 
 // While it lives, the base weights of a set's modules are W + scale * B A, summed in f32 (f64) and
-// rounded once, and the adapters are detached. Unmerge, or destruction, puts the former weights
-// back, the same bytes. Keep drops them.
+// rounded once, and the adapters are detached. A head that was tied to a merged embedding, or that
+// is merged itself, has weights of its own meanwhile. Unmerge, or destruction, puts the former
+// weights back, the same bytes. Keep drops them.
 class MergedWeights {
  public:
   // InvalidArgument when a factor or a merged weight isn't finite; then nothing has changed.
-  static absl::StatusOr<MergedWeights> Merge(const AdapterSet& set, int slot = 0);
+  // `root` is the tree that the set is attached to.
+  static absl::StatusOr<MergedWeights> Merge(Module& root, const AdapterSet& set, int slot = 0);
 
   MergedWeights(MergedWeights&&) = default;
   MergedWeights& operator=(MergedWeights&&) = delete;
@@ -30,7 +32,7 @@ class MergedWeights {
  private:
   struct Original {
     AdapterHost* host;
-    Tensor values;
+    Tensor values;  // undefined: the host is tied again
   };
   explicit MergedWeights(const AdapterSet& set) : set_(set) {}
 

@@ -1,10 +1,10 @@
-#include "lorica/io/quoted.h"
 #include "lorica/text/added_tokens.h"
 
 #include <algorithm>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "lorica/io/quoted.h"
 #include "lorica/text/utf8.h"
 #include "lorica/text/vocabulary.h"
 
@@ -80,8 +80,8 @@ StringFinder::Match StringFinder::Find(absl::string_view text, uint32_t from) co
 
 absl::Status AddedTokens::Add(AddedToken token) {
   if (token.id < 0 || token.id > Vocabulary::kLargestId) {
-    return absl::InvalidArgumentError(absl::StrCat("added token ", Quoted(token.content), " has id ",
-                                                   token.id, ", which is outside 0 to ",
+    return absl::InvalidArgumentError(absl::StrCat("added token ", Quoted(token.content),
+                                                   " has id ", token.id, ", which is outside 0 to ",
                                                    Vocabulary::kLargestId));
   }
   if (token.content.size() > kLongestContent) {
@@ -89,14 +89,13 @@ absl::Status AddedTokens::Add(AddedToken token) {
                                                    " bytes is longer than ", kLongestContent));
   }
   if (FirstInvalidUtf8(token.content) != token.content.size()) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("added token ", token.id, " isn't valid UTF-8"));
+    return absl::InvalidArgumentError(absl::StrCat("added token ", token.id, " isn't valid UTF-8"));
   }
   const auto same_id = by_id_.find(token.id);
   if (same_id != by_id_.end() && tokens_[same_id->second].content != token.content) {
-    return absl::InvalidArgumentError(absl::StrCat("added tokens ", Quoted(tokens_[same_id->second].content),
-                                                   " and ", Quoted(token.content),
-                                                   " both have id ", token.id));
+    return absl::InvalidArgumentError(
+        absl::StrCat("added tokens ", Quoted(tokens_[same_id->second].content), " and ",
+                     Quoted(token.content), " both have id ", token.id));
   }
   const auto [same, is_new] = by_content_.emplace(token.content, tokens_.size());
   if (is_new) {

@@ -1,5 +1,5 @@
-// Tokens that are found in the text as they stand, before anything else looks at it: control tokens and other additions to a
-// trained vocabulary.
+// Tokens that are found in the text as they stand, before anything else looks at it: control tokens
+// and other additions to a trained vocabulary.
 #ifndef LORICA_TEXT_ADDED_TOKENS_H_
 #define LORICA_TEXT_ADDED_TOKENS_H_
 
@@ -65,11 +65,12 @@ class AddedTokens {
   // Longer contents are refused: the search for a token looks this far at each place of a text.
   static constexpr size_t kLongestContent = 4096;
 
-  // InvalidArgument where the content is too long or the id is out of range, or has another content. A token whose content
-  // was added before replaces that one.
+  // InvalidArgument where the content is too long or the id is out of range, or has another
+  // content. A token whose content was added before replaces that one.
   absl::Status Add(AddedToken token);
 
-  // Adds to the search what Add collected. `normalized_content` gives the form of a token with `normalized` set.
+  // Adds to the search what Add collected. `normalized_content` gives the form of a token with
+  // `normalized` set.
   template <typename NormalizedContent>
   absl::Status Finish(const NormalizedContent& normalized_content) {
     for (const bool special : {true, false}) {  // of two with the same form the special one wins
@@ -92,8 +93,8 @@ class AddedTokens {
     const AddedToken* token = nullptr;  // null: text
     ByteRange range;
   };
-  // Cuts `text` at the tokens that are looked for after normalization (`normalized`) or before. Special ones are passed over
-  // unless `parse_special`.
+  // Cuts `text` at the tokens that are looked for after normalization (`normalized`) or before.
+  // Special ones are passed over unless `parse_special`.
   void Cut(absl::string_view text, bool normalized, bool parse_special,
            std::vector<Part>* parts) const;
 

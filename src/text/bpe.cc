@@ -1,4 +1,3 @@
-#include "lorica/io/quoted.h"
 #include "lorica/text/bpe.h"
 
 #include <algorithm>
@@ -9,6 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/strip.h"
+#include "lorica/io/quoted.h"
 #include "lorica/tensor/check.h"
 #include "lorica/tensor/status.h"
 #include "lorica/text/utf8.h"
@@ -16,8 +16,8 @@
 namespace lorica {
 namespace {
 
-// Words up to this many characters are merged by looking for the best pair in an array again and again, which is
-// quadratic but beats a heap until about here.
+// Words up to this many characters are merged by looking for the best pair in an array again and
+// again, which is quadratic but beats a heap until about here.
 constexpr size_t kShortWord = 40;
 
 uint64_t KeyOf(int32_t left, int32_t right) {
@@ -59,10 +59,9 @@ absl::StatusOr<std::unique_ptr<Bpe>> Bpe::FromMerges(
   std::string joined;
   for (size_t i = 0; i < merges.size(); ++i) {
     const auto& [left, right] = merges[i];
-    const absl::string_view tail =
-        absl::StartsWith(right, options.continuing_subword_prefix)
-            ? right.substr(options.continuing_subword_prefix.size())
-            : right;
+    const absl::string_view tail = absl::StartsWith(right, options.continuing_subword_prefix)
+                                       ? right.substr(options.continuing_subword_prefix.size())
+                                       : right;
     joined.assign(left.data(), left.size());
     joined.append(tail.data(), tail.size());
     const int32_t left_id = vocabulary.IdOf(left);
@@ -71,9 +70,9 @@ absl::StatusOr<std::unique_ptr<Bpe>> Bpe::FromMerges(
     for (const auto& [piece, found] :
          {std::pair<absl::string_view, int32_t>(left, left_id), {right, right_id}, {joined, id}}) {
       if (found < 0) {
-        return absl::InvalidArgumentError(absl::StrCat("merge ", i, " (", Quoted(left), " ", Quoted(right),
-                                                       ") needs the piece ", Quoted(piece),
-                                                       ", which the vocabulary doesn't have"));
+        return absl::InvalidArgumentError(
+            absl::StrCat("merge ", i, " (", Quoted(left), " ", Quoted(right), ") needs the piece ",
+                         Quoted(piece), ", which the vocabulary doesn't have"));
       }
     }
     table.Set(left_id, right_id, {static_cast<uint32_t>(i), id});

@@ -1,6 +1,6 @@
-// Byte-pair encoding: a word is spelled in characters, then the pair of neighbours that the training merged first is
-// joined, the leftmost of equals, until no pair is left that was ever merged (Sennrich et al., 2016,
-// https://aclanthology.org/P16-1162).
+// Byte-pair encoding: a word is spelled in characters, then the pair of neighbours that the
+// training merged first is joined, the leftmost of equals, until no pair is left that was ever
+// merged (Sennrich et al., 2016, https://aclanthology.org/P16-1162).
 #ifndef LORICA_TEXT_BPE_H_
 #define LORICA_TEXT_BPE_H_
 
@@ -21,7 +21,8 @@ struct BpeOptions {
   int32_t unk_id = -1;
   // A run of unknown characters becomes one unknown token instead of one for each.
   bool fuse_unk = false;
-  // A character outside the vocabulary becomes the tokens <0x..> of its bytes where all of them exist.
+  // A character outside the vocabulary becomes the tokens <0x..> of its bytes where all of them
+  // exist.
   bool byte_fallback = false;
   // A word that the vocabulary holds is that token, whatever the merges say.
   bool ignore_merges = false;
@@ -57,14 +58,16 @@ class MergeTable {
 
 class Bpe : public TokenModel {
  public:
-  // `merges` are pairs of pieces, the first merged first; each piece and the joined one must be in `vocabulary`.
+  // `merges` are pairs of pieces, the first merged first; each piece and the joined one must be in
+  // `vocabulary`.
   static absl::StatusOr<std::unique_ptr<Bpe>> FromMerges(
       Vocabulary vocabulary,
       const std::vector<std::pair<absl::string_view, absl::string_view>>& merges,
       const BpeOptions& options);
 
-  // sentencepiece's kind, which has scores instead of merges: of all neighbours that join to a piece, those go first that
-  // make the piece of the highest score. `scores` holds one per id; `mergeable` tells which ids take part.
+  // sentencepiece's kind, which has scores instead of merges: of all neighbours that join to a
+  // piece, those go first that make the piece of the highest score. `scores` holds one per id;
+  // `mergeable` tells which ids take part.
   static absl::StatusOr<std::unique_ptr<Bpe>> FromScores(Vocabulary vocabulary,
                                                          const std::vector<float>& scores,
                                                          const std::vector<bool>& mergeable,

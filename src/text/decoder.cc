@@ -5,6 +5,7 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
 #include "absl/strings/str_replace.h"
 #include "lorica/tensor/status.h"
 #include "lorica/text/byte_alphabet.h"
@@ -121,8 +122,8 @@ absl::Status Apply(const DecodeStep& step, bool first, bool last, Text* text) {
   return absl::OkStatus();
 }
 
-// Whether the steps can be taken token by token: what runs of bytes or fused texts become may only be stripped on the left,
-// and only once.
+// Whether the steps can be taken token by token: what runs of bytes or fused texts become may only
+// be stripped on the left, and only once.
 bool CanStream(const std::vector<DecodeStep>& steps) {
   bool joined = false, fused = false, stripped = false;
   for (const DecodeStep& step : steps) {
@@ -179,7 +180,7 @@ absl::StatusOr<std::string> PieceDecoder::Decode(const std::vector<Piece>& piece
 absl::StatusOr<std::string> PieceDecoder::DecodeNext(const Piece& piece,
                                                      DecodePosition* position) const {
   Text text{std::string(piece.text), piece.added};
-  if (steps_.empty() && !position->first) text.bytes.insert(0, " ");
+  if (steps_.empty() && !position->first) text.bytes = absl::StrCat(" ", text.bytes);
   bool fused = false;
   for (const DecodeStep& step : steps_) {
     if (step.kind == DecodeStep::kFuse) {

@@ -37,8 +37,8 @@ constexpr absl::string_view kDeepseek3 =
 constexpr absl::string_view kGpt2Names[] = {"gpt-2", "default", "mpt", "olmo"};
 constexpr absl::string_view kSmollmNames[] = {"smollm", "starcoder", "refact", "command-r",
                                               "codeshell"};
-constexpr absl::string_view kLlama3Names[] = {"llama-bpe", "llama3", "llama-v3", "falcon3",
-                                              "pixtral",   "lfm2"};
+constexpr absl::string_view kLlama3Names[] = {"llama-bpe", "llama3",  "llama-v3",
+                                              "falcon3",   "pixtral", "lfm2"};
 constexpr absl::string_view kDbrxNames[] = {"dbrx", "smaug-bpe", "glm4", "chatglm-bpe"};
 constexpr absl::string_view kQwen2Names[] = {"qwen2", "deepseek-r1-qwen", "megrez"};
 constexpr absl::string_view kStablelmNames[] = {"stablelm2"};

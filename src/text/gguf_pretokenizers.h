@@ -12,7 +12,8 @@ namespace lorica {
 struct GgufPreTokenizer {
   // All names that stand for it.
   absl::Span<const absl::string_view> names;
-  // Expressions that cut one after the other, each match a piece of its own; then comes the byte alphabet.
+  // Expressions that cut one after the other, each match a piece of its own; then comes the byte
+  // alphabet.
   absl::Span<const absl::string_view> expressions;
   bool nfc = false;
   bool ignore_merges = false;

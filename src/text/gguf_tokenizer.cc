@@ -29,8 +29,8 @@ absl::Status CheckId(const std::optional<int64_t>& id, size_t tokens, const char
                      std::optional<int32_t>* out) {
   if (!id.has_value()) return absl::OkStatus();
   if (*id < 0 || *id >= static_cast<int64_t>(tokens)) {
-    return absl::InvalidArgumentError(absl::StrCat("tokenizer.ggml.", key, " is ", *id,
-                                                   ", but there are ", tokens, " tokens"));
+    return absl::InvalidArgumentError(
+        absl::StrCat("tokenizer.ggml.", key, " is ", *id, ", but there are ", tokens, " tokens"));
   }
   *out = static_cast<int32_t>(*id);
   return absl::OkStatus();
@@ -74,9 +74,8 @@ absl::StatusOr<Vocabulary> MakeVocabulary(const std::vector<std::string>& tokens
           absl::StrCat("token ", i, " (", Quoted(tokens[i]), ") isn't valid UTF-8"));
     }
     const auto id = static_cast<int64_t>(i);
-    LORICA_RETURN_IF_ERROR(vocabulary.IdOf(tokens[i]) >= 0
-                               ? vocabulary.AddDuplicate(tokens[i], id)
-                               : vocabulary.Add(tokens[i], id));
+    LORICA_RETURN_IF_ERROR(vocabulary.IdOf(tokens[i]) >= 0 ? vocabulary.AddDuplicate(tokens[i], id)
+                                                           : vocabulary.Add(tokens[i], id));
   }
   return vocabulary;
 }
@@ -94,9 +93,9 @@ absl::Status BuildByteLevel(const GgufTokenizer& metadata, Vocabulary vocabulary
     LORICA_ASSIGN_OR_RETURN(TextPattern pattern, TextPattern::Expression(expression));
     parts->pretokenizers.push_back(MakeSplit(std::move(pattern), SplitBehavior::kIsolated, false));
   }
-  LORICA_ASSIGN_OR_RETURN(auto byte_level,
-                          MakeByteLevel(/*add_prefix_space=*/metadata.add_space_prefix.value_or(false),
-                                        /*use_regex=*/false));
+  LORICA_ASSIGN_OR_RETURN(
+      auto byte_level, MakeByteLevel(/*add_prefix_space=*/metadata.add_space_prefix.value_or(false),
+                                     /*use_regex=*/false));
   parts->pretokenizers.push_back(std::move(byte_level));
   parts->decoder = PieceDecoder({{DecodeStep::kByteLevel, {}, false, {}, {}, 0, 0}});
 
@@ -107,8 +106,8 @@ absl::Status BuildByteLevel(const GgufTokenizer& metadata, Vocabulary vocabulary
     // A piece may begin with a space, but isn't empty.
     const size_t space = merge.find(' ', 1);
     if (space == absl::string_view::npos || space + 1 == merge.size()) {
-      return absl::InvalidArgumentError(
-          absl::StrCat("merge ", i, " (", Quoted(merge), ") isn't two tokens with a space between"));
+      return absl::InvalidArgumentError(absl::StrCat("merge ", i, " (", Quoted(merge),
+                                                     ") isn't two tokens with a space between"));
     }
     merges.emplace_back(merge.substr(0, space), merge.substr(space + 1));
   }
@@ -127,9 +126,8 @@ absl::Status Build(GgufTokenizer* metadata, Tokenizer::Parts* parts) {
                                                    count, " tokens"));
   }
   if (!metadata->scores.empty() && metadata->scores.size() != count) {
-    return absl::InvalidArgumentError(absl::StrCat("tokenizer.ggml.scores has ",
-                                                   metadata->scores.size(), " entries for ", count,
-                                                   " tokens"));
+    return absl::InvalidArgumentError(absl::StrCat(
+        "tokenizer.ggml.scores has ", metadata->scores.size(), " entries for ", count, " tokens"));
   }
   LORICA_RETURN_IF_ERROR(CheckId(metadata->bos_id, count, "bos_token_id", &parts->bos_id));
   LORICA_RETURN_IF_ERROR(CheckId(metadata->eos_id, count, "eos_token_id", &parts->eos_id));
@@ -139,9 +137,8 @@ absl::Status Build(GgufTokenizer* metadata, Tokenizer::Parts* parts) {
   if (metadata->model == "gpt2") {
     LORICA_RETURN_IF_ERROR(BuildByteLevel(*metadata, std::move(vocabulary), parts));
   } else {
-    return absl::InvalidArgumentError(absl::StrCat("tokenizer.ggml.model is ",
-                                                   Quoted(metadata->model),
-                                                   "; known are gpt2, llama and t5"));
+    return absl::InvalidArgumentError(absl::StrCat(
+        "tokenizer.ggml.model is ", Quoted(metadata->model), "; known are gpt2, llama and t5"));
   }
   return AddTokens(*metadata, parts);
 }
@@ -156,7 +153,7 @@ absl::StatusOr<GgufTokenizer> ReadGgufTokenizer(const GgufFile& file) {
   LORICA_ASSIGN_OR_RETURN(result.model, file.GetString("tokenizer.ggml.model"));
   LORICA_ASSIGN_OR_RETURN(result.pre, file.GetStringOr("tokenizer.ggml.pre", ""));
   LORICA_ASSIGN_OR_RETURN(const auto tokens, file.GetStrings("tokenizer.ggml.tokens"));
-  result.tokens.assign(tokens.begin(), tokens.end());
+  for (const absl::string_view token : tokens) result.tokens.emplace_back(token);
   if (file.Has("tokenizer.ggml.token_type")) {
     LORICA_ASSIGN_OR_RETURN(const auto types, file.GetInts("tokenizer.ggml.token_type"));
     for (const int64_t type : types) {
@@ -172,10 +169,14 @@ absl::StatusOr<GgufTokenizer> ReadGgufTokenizer(const GgufFile& file) {
   }
   if (file.Has("tokenizer.ggml.merges")) {
     LORICA_ASSIGN_OR_RETURN(const auto merges, file.GetStrings("tokenizer.ggml.merges"));
-    result.merges.assign(merges.begin(), merges.end());
+    for (const absl::string_view merge : merges) result.merges.emplace_back(merge);
   }
-  const auto integer = [&](const char* key) { return file.GetI64(absl::StrCat("tokenizer.ggml.", key)); };
-  const auto flag = [&](const char* key) { return file.GetBool(absl::StrCat("tokenizer.ggml.", key)); };
+  const auto integer = [&](const char* key) {
+    return file.GetI64(absl::StrCat("tokenizer.ggml.", key));
+  };
+  const auto flag = [&](const char* key) {
+    return file.GetBool(absl::StrCat("tokenizer.ggml.", key));
+  };
   LORICA_RETURN_IF_ERROR(Optional(integer("bos_token_id"), &result.bos_id));
   LORICA_RETURN_IF_ERROR(Optional(integer("eos_token_id"), &result.eos_id));
   LORICA_RETURN_IF_ERROR(Optional(integer("unknown_token_id"), &result.unk_id));

@@ -15,7 +15,8 @@ namespace lorica {
 
 class GgufFile;
 
-// The metadata as it stands in the file, each field named as its key there. Ids are not checked yet.
+// The metadata as it stands in the file, each field named as its key there. Ids are not checked
+// yet.
 struct GgufTokenizer {
   std::string model;  // "gpt2" (byte-level BPE), "llama" (sentencepiece BPE), "t5" (Unigram)
   std::string pre;    // name of the pre-tokenizer, for "gpt2"; empty: "default"

@@ -1,10 +1,10 @@
-#include "lorica/io/quoted.h"
 #include "lorica/text/json_fields.h"
 
 #include <limits>
 #include <nlohmann/json.hpp>
 
 #include "absl/strings/str_cat.h"
+#include "lorica/io/quoted.h"
 #include "lorica/tensor/status.h"
 
 namespace lorica {
@@ -29,8 +29,8 @@ absl::Status JsonFields::Read(const char* key, bool* value) {
   const json* field = Take(key);
   if (field == nullptr) return absl::OkStatus();
   if (!field->is_boolean()) {
-    return Error(absl::StrCat("has a \"", key, "\" that is ", field->type_name(),
-                              " instead of a boolean"));
+    return Error(
+        absl::StrCat("has a \"", key, "\" that is ", field->type_name(), " instead of a boolean"));
   }
   *value = field->get<bool>();
   return absl::OkStatus();

@@ -26,8 +26,8 @@ bool IsFolder(const std::string& path) {
   return info.ok() && info->is_directory;
 }
 
-// The text of tokenizer_config.json in `folder`, else of special_tokens_map.json, which names the same tokens in older
-// folders; empty where there is neither.
+// The text of tokenizer_config.json in `folder`, else of special_tokens_map.json, which names the
+// same tokens in older folders; empty where there is neither.
 absl::StatusOr<std::string> ReadConfig(const std::string& folder) {
   for (const char* name : {"tokenizer_config.json", "special_tokens_map.json"}) {
     const std::string path = JoinPath(folder, name);
@@ -64,8 +64,8 @@ absl::StatusOr<Tokenizer> LoadTokenizer(const std::string& model_path) {
     LORICA_ASSIGN_OR_RETURN(const std::string config, ReadConfig(model_path));
     const std::string json = JoinPath(model_path, "tokenizer.json");
     if (IsFile(json)) return LoadJson(json, config);
-    return absl::NotFoundError(absl::StrCat(
-        model_path, ": the folder has neither tokenizer.json nor tokenizer.model"));
+    return absl::NotFoundError(
+        absl::StrCat(model_path, ": the folder has neither tokenizer.json nor tokenizer.model"));
   }
   LORICA_RETURN_IF_ERROR(PosixFiles().Stat(model_path).status());
   if (absl::EndsWith(model_path, ".gguf")) return LoadGguf(model_path);

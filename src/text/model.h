@@ -30,7 +30,8 @@ class TokenModel {
   };
   virtual std::unique_ptr<Scratch> NewScratch() const = 0;
 
-  // Appends the tokens of bytes `word` of `text`, valid UTF-8 and not empty. `scratch` is from this model's NewScratch.
+  // Appends the tokens of bytes `word` of `text`, valid UTF-8 and not empty. `scratch` is from this
+  // model's NewScratch.
   virtual void Tokenize(absl::string_view text, ByteRange word, Scratch* scratch,
                         std::vector<Token>* tokens) const = 0;
 

@@ -148,8 +148,7 @@ absl::Status TextPattern::FindAll(absl::string_view text, Regex::Scratch* scratc
   matches->clear();
   for (size_t at = text.find(literal_); at != absl::string_view::npos;
        at = text.find(literal_, at + literal_.size())) {
-    matches->push_back(
-        {static_cast<uint32_t>(at), static_cast<uint32_t>(at + literal_.size())});
+    matches->push_back({static_cast<uint32_t>(at), static_cast<uint32_t>(at + literal_.size())});
   }
   return absl::OkStatus();
 }
@@ -160,8 +159,7 @@ std::unique_ptr<Normalizer> MakeLowercase() {
       *out = "i\xCC\x87";
       return true;
     }
-    const auto lower =
-        static_cast<uint32_t>(utf8proc_tolower(static_cast<utf8proc_int32_t>(c)));
+    const auto lower = static_cast<uint32_t>(utf8proc_tolower(static_cast<utf8proc_int32_t>(c)));
     if (lower == c) return false;
     AppendUtf8(lower, out);
     return true;

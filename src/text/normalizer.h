@@ -54,9 +54,10 @@ std::unique_ptr<Normalizer> MakeNmt();
 // The GPT-2 byte alphabet (byte_alphabet.h).
 std::unique_ptr<Normalizer> MakeByteLevelNormalizer();
 
-// The compiled replacement rules of sentencepiece (`precompiled_charsmap`). InvalidArgument where the bytes are malformed.
-// With `by_grapheme`, rules see one grapheme at a time and fall back to single characters where it has none, as
-// Hugging Face has it; without, the longest rule at each place wins, as in sentencepiece.
+// The compiled replacement rules of sentencepiece (`precompiled_charsmap`). InvalidArgument where
+// the bytes are malformed. With `by_grapheme`, rules see one grapheme at a time and fall back to
+// single characters where it has none, as Hugging Face has it; without, the longest rule at each
+// place wins, as in sentencepiece.
 absl::StatusOr<std::unique_ptr<Normalizer>> MakePrecompiled(std::string charsmap, bool by_grapheme);
 
 }  // namespace lorica

@@ -1,7 +1,8 @@
-// A stretch of text on its way through the pipeline: its present spelling, where it came from, and how it's cut.
+// A stretch of text on its way through the pipeline: its present spelling, where it came from, and
+// how it's cut.
 //
-// Normalizers and some pre-tokenizers rewrite text; the map back to the original costs eight bytes for each byte, so it is
-// kept only where it was asked for or isn't the identity.
+// Normalizers and some pre-tokenizers rewrite text; the map back to the original costs eight bytes
+// for each byte, so it is kept only where it was asked for or isn't the identity.
 #ifndef LORICA_TEXT_PIECES_H_
 #define LORICA_TEXT_PIECES_H_
 
@@ -27,8 +28,8 @@ struct ByteRange {
 // Text and, for each of its bytes, the range of the original that the byte's character came from.
 class MappedText {
  public:
-  // The original itself, `text` standing at `offset` in it. With `track` false ranges aren't kept and OriginalOf must
-  // not be called.
+  // The original itself, `text` standing at `offset` in it. With `track` false ranges aren't kept
+  // and OriginalOf must not be called.
   MappedText(absl::string_view text, size_t offset, bool track);
 
   absl::string_view text() const { return text_; }
@@ -69,8 +70,8 @@ class TextRewriter {
   std::vector<ByteRange> origin_;
 };
 
-// A text and the pieces of it that pre-tokenizers made: in order, not overlapping, not empty; bytes between them are
-// dropped.
+// A text and the pieces of it that pre-tokenizers made: in order, not overlapping, not empty; bytes
+// between them are dropped.
 struct Pieces {
   MappedText text;
   std::vector<ByteRange> ranges;

@@ -54,8 +54,8 @@ class Cutter {
     size_t count = 0;
     for (size_t i = 0; i < parts_.size(); ++i) {
       const bool is_match = is_match_[i];
-      const bool join = behavior_ == SplitBehavior::kContiguous ? is_match == previous
-                                                                : is_match && !previous;
+      const bool join =
+          behavior_ == SplitBehavior::kContiguous ? is_match == previous : is_match && !previous;
       previous = is_match;
       if (join && count > 0) {
         ByteRange& last = parts_[count - 1];
@@ -91,8 +91,8 @@ class Split : public PreTokenizer {
     result.reserve(pieces->ranges.size());
     Cutter cutter(behavior_, invert_, &result);
     for (const ByteRange& piece : pieces->ranges) {
-      LORICA_RETURN_IF_ERROR(pattern_.FindAll(
-          pieces->text.text().substr(piece.begin, piece.size()), scratch, &matches));
+      LORICA_RETURN_IF_ERROR(pattern_.FindAll(pieces->text.text().substr(piece.begin, piece.size()),
+                                              scratch, &matches));
       if (matches.empty() && !invert_) {
         result.push_back(piece);
       } else {
@@ -171,7 +171,8 @@ class Whitespace : public PreTokenizer {
   enum Kind { kSpace, kWord, kOther };
 };
 
-// Copies the pieces one behind the other, `prefix` before those for which `wanted(index, piece)` holds.
+// Copies the pieces one behind the other, `prefix` before those for which `wanted(index, piece)`
+// holds.
 template <typename Wanted>
 void PrefixPieces(Pieces* pieces, absl::string_view prefix, const Wanted& wanted) {
   TextRewriter out(pieces->text);
@@ -282,14 +283,13 @@ std::unique_ptr<PreTokenizer> MakeCharacterSplit(bool (*matches)(uint32_t),
 }
 
 std::unique_ptr<PreTokenizer> MakeDigits(bool individual) {
-  return MakeCharacterSplit(
-      IsNumeric, individual ? SplitBehavior::kIsolated : SplitBehavior::kContiguous);
+  return MakeCharacterSplit(IsNumeric,
+                            individual ? SplitBehavior::kIsolated : SplitBehavior::kContiguous);
 }
 
 std::unique_ptr<PreTokenizer> MakeWhitespace() { return std::make_unique<Whitespace>(); }
 
-absl::StatusOr<std::unique_ptr<PreTokenizer>> MakeByteLevel(bool add_prefix_space,
-                                                            bool use_regex) {
+absl::StatusOr<std::unique_ptr<PreTokenizer>> MakeByteLevel(bool add_prefix_space, bool use_regex) {
   std::unique_ptr<PreTokenizer> split;
   if (use_regex) {
     LORICA_ASSIGN_OR_RETURN(TextPattern pattern, TextPattern::Expression(kGpt2Expression));

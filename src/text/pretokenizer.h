@@ -17,13 +17,13 @@ class PreTokenizer {
  public:
   virtual ~PreTokenizer() = default;
 
-  // Cuts the pieces into smaller ones. `at_start` tells whether the text is the beginning of what was given to the
-  // tokenizer, rather than something behind an added token.
+  // Cuts the pieces into smaller ones. `at_start` tells whether the text is the beginning of what
+  // was given to the tokenizer, rather than something behind an added token.
   virtual absl::Status Apply(Pieces* pieces, bool at_start, Regex::Scratch* scratch) const = 0;
 };
 
-// What becomes of the matches of a pattern that cuts: each is a piece, is dropped, is added to the piece before or
-// behind it, or joins matches next to it to one piece.
+// What becomes of the matches of a pattern that cuts: each is a piece, is dropped, is added to the
+// piece before or behind it, or joins matches next to it to one piece.
 enum class SplitBehavior { kIsolated, kRemoved, kMergedWithPrevious, kMergedWithNext, kContiguous };
 
 // `invert` swaps matches and what lies between them.
@@ -39,11 +39,12 @@ std::unique_ptr<PreTokenizer> MakeDigits(bool individual);
 // Words and runs of what's neither word nor space.
 std::unique_ptr<PreTokenizer> MakeWhitespace();
 
-// Respells each piece in the GPT-2 byte alphabet, after putting a space before it where it has none (`add_prefix_space`)
-// and cutting it by GPT-2's expression (`use_regex`).
+// Respells each piece in the GPT-2 byte alphabet, after putting a space before it where it has none
+// (`add_prefix_space`) and cutting it by GPT-2's expression (`use_regex`).
 absl::StatusOr<std::unique_ptr<PreTokenizer>> MakeByteLevel(bool add_prefix_space, bool use_regex);
 
-// Where Metaspace puts its mark before a text that doesn't begin with one: before all, before the first, before none.
+// Where Metaspace puts its mark before a text that doesn't begin with one: before all, before the
+// first, before none.
 enum class PrependScheme { kAlways, kFirst, kNever };
 
 // Makes spaces `replacement` (one character, usually U+2581) and, with `split`, cuts before each.

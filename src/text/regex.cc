@@ -16,8 +16,9 @@
 namespace lorica {
 namespace {
 
-// Published patterns stay below a hundred steps per start of a match, but for runs of one class, where the steps grow
-// with the run. Compiled code counts fewer steps than it takes; where its limit is reached, the interpreter decides.
+// Published patterns stay below a hundred steps per start of a match, but for runs of one class,
+// where the steps grow with the run. Compiled code counts fewer steps than it takes; where its
+// limit is reached, the interpreter decides.
 constexpr uint32_t kCompiledMatchLimit = 20'000;
 constexpr uint32_t kMatchLimit = 200'000;
 constexpr uint32_t kMatchLimitPerByte = 16;
@@ -25,8 +26,9 @@ constexpr uint32_t kMatchLimitPerByte = 16;
 constexpr uint32_t kHeapLimit = 64 * 1024;
 constexpr size_t kCompiledStackBytes = 256 * 1024;
 
-// The limits above hold for one start of a match, so starts are taken in windows and the thread's time is looked at
-// between them: often where the interpreter had to help, else once in a stretch that takes about a millisecond.
+// The limits above hold for one start of a match, so starts are taken in windows and the thread's
+// time is looked at between them: often where the interpreter had to help, else once in a stretch
+// that takes about a millisecond.
 constexpr size_t kWindow = 4096;
 constexpr size_t kWatchedWindow = 16;
 constexpr size_t kLookEvery = 64 * 1024;
@@ -87,10 +89,12 @@ absl::StatusOr<Regex> Regex::Compile(absl::string_view pattern) {
       &error, &offset, context);
   pcre2_compile_context_free(context);
   if (code->code == nullptr) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("regular expression ", Quoted(translated), " can't be compiled: ", ErrorText(error), " at offset ", offset));
+    return absl::InvalidArgumentError(absl::StrCat("regular expression ", Quoted(translated),
+                                                   " can't be compiled: ", ErrorText(error),
+                                                   " at offset ", offset));
   }
-  // Where machine code can't be made, on this processor or in this process, the interpreter does the same.
+  // Where machine code can't be made, on this processor or in this process, the interpreter does
+  // the same.
   code->compiled = pcre2_jit_compile(code->code, PCRE2_JIT_COMPLETE) == 0;
   return Regex(std::move(code));
 }
@@ -121,7 +125,8 @@ absl::Status Regex::FindAll(absl::string_view text, Scratch* scratch,
       look_at = start + kLookEvery;
     }
     size_t last_start = std::min(text.size(), start + (watch ? kWatchedWindow : kWindow));
-    while (last_start < text.size() && (static_cast<unsigned char>(text[last_start]) & 0xC0) == 0x80) {
+    while (last_start < text.size() &&
+           (static_cast<unsigned char>(text[last_start]) & 0xC0) == 0x80) {
       ++last_start;
     }
     pcre2_set_offset_limit(state.context, last_start);

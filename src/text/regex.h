@@ -1,7 +1,7 @@
 // Regular expressions of tokenizers, run by PCRE2.
 //
-// tokenizer.json files are written for Oniguruma with its own syntax and Unicode 16. A pattern is translated to PCRE2 so
-// that it matches the same text; what has no equivalent is refused by name.
+// tokenizer.json files are written for Oniguruma with its own syntax and Unicode 16. A pattern is
+// translated to PCRE2 so that it matches the same text; what has no equivalent is refused by name.
 #ifndef LORICA_TEXT_REGEX_H_
 #define LORICA_TEXT_REGEX_H_
 
@@ -38,9 +38,9 @@ class Regex {
     std::unique_ptr<State> state_;
   };
 
-  // Replaces `*matches` with all matches in `text` (valid UTF-8), each search starting where the last match ended. An
-  // empty match right after a match isn't one. The work is bounded: a pattern that would take minutes, by backtracking, ends
-  // with ResourceExhausted.
+  // Replaces `*matches` with all matches in `text` (valid UTF-8), each search starting where the
+  // last match ended. An empty match right after a match isn't one. The work is bounded: a pattern
+  // that would take minutes, by backtracking, ends with ResourceExhausted.
   absl::Status FindAll(absl::string_view text, Scratch* scratch,
                        std::vector<ByteRange>* matches) const;
 

@@ -1,5 +1,6 @@
-// Oniguruma's syntax in PCRE2's. What differs in silence is what this is about: \s, \w and \b know other characters, \h and
-// \v mean other things, {,n} and brackets inside brackets are literal in PCRE2, script properties take extensions in.
+// Oniguruma's syntax in PCRE2's. What differs in silence is what this is about: \s, \w and \b know
+// other characters, \h and \v mean other things, {,n} and brackets inside brackets are literal in
+// PCRE2, script properties take extensions in.
 #include <algorithm>
 #include <optional>
 #include <string>
@@ -72,13 +73,27 @@ absl::StatusOr<std::string> PropertyItems(absl::string_view name) {
     absl::string_view name;
     absl::string_view category;
   } kCategories[] = {
-      {"letter", "L"},          {"uppercaseletter", "Lu"},  {"lowercaseletter", "Ll"},
-      {"titlecaseletter", "Lt"}, {"modifierletter", "Lm"},  {"otherletter", "Lo"},
-      {"mark", "M"},            {"nonspacingmark", "Mn"},   {"spacingmark", "Mc"},
-      {"enclosingmark", "Me"},  {"number", "N"},            {"decimalnumber", "Nd"},
-      {"letternumber", "Nl"},   {"othernumber", "No"},      {"punctuation", "P"},
-      {"symbol", "S"},          {"mathsymbol", "Sm"},       {"currencysymbol", "Sc"},
-      {"modifiersymbol", "Sk"}, {"othersymbol", "So"},      {"separator", "Z"},
+      {"letter", "L"},
+      {"uppercaseletter", "Lu"},
+      {"lowercaseletter", "Ll"},
+      {"titlecaseletter", "Lt"},
+      {"modifierletter", "Lm"},
+      {"otherletter", "Lo"},
+      {"mark", "M"},
+      {"nonspacingmark", "Mn"},
+      {"spacingmark", "Mc"},
+      {"enclosingmark", "Me"},
+      {"number", "N"},
+      {"decimalnumber", "Nd"},
+      {"letternumber", "Nl"},
+      {"othernumber", "No"},
+      {"punctuation", "P"},
+      {"symbol", "S"},
+      {"mathsymbol", "Sm"},
+      {"currencysymbol", "Sc"},
+      {"modifiersymbol", "Sk"},
+      {"othersymbol", "So"},
+      {"separator", "Z"},
       {"digit", "Nd"},
   };
   for (const auto& row : kCategories) {
@@ -112,7 +127,8 @@ absl::StatusOr<std::string> PropertyItems(absl::string_view name) {
     if (key == "lc") return absl::StrCat(Category("Lu"), Category("Ll"), Category("Lt"));
     return Category(category);
   }
-  const bool is_name = std::all_of(key.begin(), key.end(), [](char c) { return c >= 'a' && c <= 'z'; });
+  const bool is_name =
+      std::all_of(key.begin(), key.end(), [](char c) { return c >= 'a' && c <= 'z'; });
   if (!is_name) return absl::InvalidArgumentError(absl::StrCat("\\p{", name, "}"));
   if (key == "han") return "\\p{sc:Han}\\x{2EBF0}-\\x{2EE5D}\\x{31350}-\\x{323AF}\\x{2B739}";
   return absl::StrCat("\\p{sc:", key, "}");
@@ -266,11 +282,11 @@ class Translator {
     }
     position_ = close + 1;
     absl::StrAppend(&out_, *interval);
-    // A + behind an interval repeats it here; it would make it possessive there. {n}? makes it optional here.
+    // A + behind an interval repeats it here; it would make it possessive there. {n}? makes it
+    // optional here.
     const bool fixed = !absl::StrContains(*interval, ',');
     if (Peek() == '+' || (fixed && Peek() == '?')) {
-      out_.insert(atom_, "(?:");
-      out_.push_back(')');
+      out_ = absl::StrCat(out_.substr(0, atom_), "(?:", out_.substr(atom_), ")");
     }
     return absl::OkStatus();
   }
@@ -294,9 +310,7 @@ class Translator {
     return absl::StrCat(members.negated ? "[^" : "[", members.items, "]");
   }
 
-  static std::string Literal(uint32_t code_point) {
-    return absl::StrFormat("\\x{%X}", code_point);
-  }
+  static std::string Literal(uint32_t code_point) { return absl::StrFormat("\\x{%X}", code_point); }
 
   // What follows a backslash, outside or inside a class.
   absl::StatusOr<Members> Escape() {
@@ -306,26 +320,44 @@ class Translator {
     const absl::string_view character = pattern_.substr(position_, length);
     position_ += length;
     switch (c) {
-      case 's': return Members{kSpace, false};
-      case 'S': return Members{kSpace, true};
-      case 'd': return Members{Category("Nd"), false};
-      case 'D': return Members{Category("Nd"), true};
-      case 'w': return Members{kWord, false};
-      case 'W': return Members{kWord, true};
-      case 'h': return Members{kHexDigit, false};
-      case 'H': return Members{kHexDigit, true};
-      case 't': return Members{Literal('\t'), false};
-      case 'n': return Members{Literal('\n'), false};
-      case 'r': return Members{Literal('\r'), false};
-      case 'f': return Members{Literal('\f'), false};
-      case 'v': return Members{Literal('\v'), false};
-      case 'a': return Members{Literal('\a'), false};
-      case 'e': return Members{Literal(0x1B), false};
+      case 's':
+        return Members{kSpace, false};
+      case 'S':
+        return Members{kSpace, true};
+      case 'd':
+        return Members{Category("Nd"), false};
+      case 'D':
+        return Members{Category("Nd"), true};
+      case 'w':
+        return Members{kWord, false};
+      case 'W':
+        return Members{kWord, true};
+      case 'h':
+        return Members{kHexDigit, false};
+      case 'H':
+        return Members{kHexDigit, true};
+      case 't':
+        return Members{Literal('\t'), false};
+      case 'n':
+        return Members{Literal('\n'), false};
+      case 'r':
+        return Members{Literal('\r'), false};
+      case 'f':
+        return Members{Literal('\f'), false};
+      case 'v':
+        return Members{Literal('\v'), false};
+      case 'a':
+        return Members{Literal('\a'), false};
+      case 'e':
+        return Members{Literal(0x1B), false};
       case 'p':
-      case 'P': return Property(c == 'P');
+      case 'P':
+        return Property(c == 'P');
       case 'x':
-      case 'u': return HexCharacter(c);
-      default: break;
+      case 'u':
+        return HexCharacter(c);
+      default:
+        break;
     }
     if ((c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z')) {
       return Unsupported(absl::StrCat("\\", character));

@@ -8,8 +8,9 @@
 
 namespace lorica {
 
-// Builds the tokenizer of a model file's bytes; `name` stands for its path in error messages. `config_json` is the text of the
-// `tokenizer_config.json` beside it, or empty: then BOS is added and EOS isn't, as Llama has it.
+// Builds the tokenizer of a model file's bytes; `name` stands for its path in error messages.
+// `config_json` is the text of the `tokenizer_config.json` beside it, or empty: then BOS is added
+// and EOS isn't, as Llama has it.
 absl::StatusOr<Tokenizer> TokenizerFromSentencepiece(absl::string_view model,
                                                      absl::string_view name,
                                                      absl::string_view config_json = "");

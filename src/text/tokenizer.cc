@@ -1,4 +1,3 @@
-#include "lorica/io/quoted.h"
 #include "lorica/text/tokenizer.h"
 
 #include <algorithm>
@@ -6,6 +5,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "lorica/io/quoted.h"
 #include "lorica/tensor/status.h"
 #include "lorica/text/tokenizer_parts.h"
 #include "lorica/text/utf8.h"
@@ -39,10 +39,9 @@ class Encoder {
         Emit(static_cast<int32_t>(part.token->id), part.range);
         continue;
       }
-      LORICA_RETURN_IF_ERROR(
-          EncodeText(MappedText(text.substr(part.range.begin, part.range.size()), part.range.begin,
-                                track_),
-                     part.range.begin == 0));
+      LORICA_RETURN_IF_ERROR(EncodeText(
+          MappedText(text.substr(part.range.begin, part.range.size()), part.range.begin, track_),
+          part.range.begin == 0));
     }
     if (options_.add_special_tokens) {
       const auto end = static_cast<uint32_t>(text.size());
@@ -72,8 +71,8 @@ class Encoder {
         LORICA_RETURN_IF_ERROR(EncodeWords(Pieces(std::move(text)), at_start));
         break;
       } else {
-        LORICA_RETURN_IF_ERROR(EncodeWords(Pieces(text.Slice(part.range)),
-                                           at_start && part.range.begin == 0));
+        LORICA_RETURN_IF_ERROR(
+            EncodeWords(Pieces(text.Slice(part.range)), at_start && part.range.begin == 0));
       }
     }
     return absl::OkStatus();
@@ -219,13 +218,14 @@ absl::StatusOr<Tokenizer> FinishTokenizer(std::shared_ptr<Tokenizer::Parts> part
     parts->id_limit = std::max(parts->id_limit, id + 1);
     const int32_t known = vocabulary.IdOf(token.content);
     if (known >= 0 && known != id) {
-      return absl::InvalidArgumentError(absl::StrCat("added token ", Quoted(token.content), " has id ",
-                                                     id, ", but id ", known, " in the vocabulary"));
+      return absl::InvalidArgumentError(absl::StrCat("added token ", Quoted(token.content),
+                                                     " has id ", id, ", but id ", known,
+                                                     " in the vocabulary"));
     }
     if (vocabulary.HasId(id) && vocabulary.PieceOf(id) != token.content) {
-      return absl::InvalidArgumentError(absl::StrCat("added token ", Quoted(token.content), " has id ",
-                                                     id, ", which the vocabulary gives to ",
-                                                     Quoted(vocabulary.PieceOf(id))));
+      return absl::InvalidArgumentError(
+          absl::StrCat("added token ", Quoted(token.content), " has id ", id,
+                       ", which the vocabulary gives to ", Quoted(vocabulary.PieceOf(id))));
     }
   }
   const auto exists = [&](int32_t id) {

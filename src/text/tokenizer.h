@@ -1,13 +1,14 @@
 // Text to token ids and back, for the tokenizers of language models.
 //
-// A Tokenizer is the pipeline that Hugging Face's `tokenizer.json` describes: added tokens are cut out of the text, the
-// rest passes a normalizer, pre-tokenizers that cut it into words, a model (BPE or Unigram) that cuts words into pieces of the
-// vocabulary, and a post-processor that adds BOS and EOS; a decoder undoes it. The same pipeline is built from a GGUF
-// file's metadata and from a sentencepiece `.model` file. A component or option that isn't known is an error that names
-// it, never ignored.
+// A Tokenizer is the pipeline that Hugging Face's `tokenizer.json` describes: added tokens are cut
+// out of the text, the rest passes a normalizer, pre-tokenizers that cut it into words, a model
+// (BPE or Unigram) that cuts words into pieces of the vocabulary, and a post-processor that adds
+// BOS and EOS; a decoder undoes it. The same pipeline is built from a GGUF file's metadata and from
+// a sentencepiece `.model` file. A component or option that isn't known is an error that names it,
+// never ignored.
 //
-// Ids equal those of Hugging Face `tokenizers` (for GGUF: of the tokenizer that the file's pre-tokenizer name stands
-// for). Text is UTF-8; offsets are in bytes.
+// Ids equal those of Hugging Face `tokenizers` (for GGUF: of the tokenizer that the file's
+// pre-tokenizer name stands for). Text is UTF-8; offsets are in bytes.
 #ifndef LORICA_TEXT_TOKENIZER_H_
 #define LORICA_TEXT_TOKENIZER_H_
 
@@ -29,8 +30,8 @@ namespace lorica {
 struct EncodeOptions {
   // Whether the post-processor runs: BOS, EOS or whatever else the tokenizer adds around a text.
   bool add_special_tokens = true;
-  // Whether the text of a special token ("<|im_start|>") becomes that token; otherwise it is spelled out in ordinary
-  // pieces. Added tokens that aren't special are always recognised.
+  // Whether the text of a special token ("<|im_start|>") becomes that token; otherwise it is
+  // spelled out in ordinary pieces. Added tokens that aren't special are always recognised.
   bool parse_special = true;
 };
 
@@ -49,8 +50,9 @@ struct TokenSpan {
 
 struct Encoding {
   std::vector<int32_t> ids;
-  // One per id. A token that the post-processor added has an empty span at 0 or at the end of the text. Tokens that
-  // spell parts of one character may share that character's bytes where a normalizer changed it.
+  // One per id. A token that the post-processor added has an empty span at 0 or at the end of the
+  // text. Tokens that spell parts of one character may share that character's bytes where a
+  // normalizer changed it.
   std::vector<TokenSpan> spans;
 };
 
@@ -63,15 +65,17 @@ class Tokenizer {
   absl::StatusOr<Encoding> EncodeWithSpans(absl::string_view text,
                                            const EncodeOptions& options = {}) const;
 
-  // The exact bytes that `ids` stand for: where they cut a UTF-8 sequence, that sequence is cut in the result too. An id
-  // outside the vocabulary is an InvalidArgument error that names its position.
+  // The exact bytes that `ids` stand for: where they cut a UTF-8 sequence, that sequence is cut in
+  // the result too. An id outside the vocabulary is an InvalidArgument error that names its
+  // position.
   absl::StatusOr<std::string> Decode(absl::Span<const int32_t> ids,
                                      const DecodeOptions& options = {}) const;
 
   // The id of a piece as the vocabulary spells it ("Ġthe", "<0x0A>", "<|im_end|>").
   std::optional<int32_t> TokenToId(absl::string_view piece) const;
 
-  // The vocabulary's spelling of `id`; empty for an id that no piece has. Valid as long as the tokenizer or a copy.
+  // The vocabulary's spelling of `id`; empty for an id that no piece has. Valid as long as the
+  // tokenizer or a copy.
   absl::string_view IdToPiece(int32_t id) const;
 
   // One more than the largest id.
@@ -105,8 +109,9 @@ struct DecodePosition {
   size_t stripped = 0;    // which was this many characters
 };
 
-// Turns ids that arrive one by one into text for a terminal: bytes that don't yet make a whole UTF-8 sequence are held
-// back until the sequence is complete or known to be broken. All that was returned, joined, is what Decode gives.
+// Turns ids that arrive one by one into text for a terminal: bytes that don't yet make a whole
+// UTF-8 sequence are held back until the sequence is complete or known to be broken. All that was
+// returned, joined, is what Decode gives.
 class StreamingDecoder {
  public:
   explicit StreamingDecoder(Tokenizer tokenizer, const DecodeOptions& options = {});
@@ -114,8 +119,8 @@ class StreamingDecoder {
   // The text that `id` completed, possibly empty.
   absl::StatusOr<std::string> Push(int32_t id);
 
-  // What is still held back, at the end of a text; the decoder then starts anew. With the rare decoders that look ahead
-  // (a suffix that marks the end of a word) this is the whole text.
+  // What is still held back, at the end of a text; the decoder then starts anew. With the rare
+  // decoders that look ahead (a suffix that marks the end of a word) this is the whole text.
   absl::StatusOr<std::string> Finish();
 
  private:
@@ -126,19 +131,22 @@ class StreamingDecoder {
   std::vector<int32_t> ids_;  // all of them, with a decoder that looks ahead
 };
 
-// Reads a tokenizer from a model: a folder of the Hugging Face layout (`tokenizer.json`, else `tokenizer.model`; with
-// `tokenizer_config.json` and `special_tokens_map.json` for BOS, EOS and padding), a `.gguf` file, a `.json` file in the
-// form of `tokenizer.json` (its folder's `tokenizer_config.json` is read too), or a sentencepiece `.model` file.
+// Reads a tokenizer from a model: a folder of the Hugging Face layout (`tokenizer.json`, else
+// `tokenizer.model`; with `tokenizer_config.json` and `special_tokens_map.json` for BOS, EOS and
+// padding), a `.gguf` file, a `.json` file in the form of `tokenizer.json` (its folder's
+// `tokenizer_config.json` is read too), or a sentencepiece `.model` file.
 absl::StatusOr<Tokenizer> LoadTokenizer(const std::string& model_path);
 
-// Whether LoadTokenizer would find files to read at `model_path`, a folder or file (it may still fail on them).
+// Whether LoadTokenizer would find files to read at `model_path`, a folder or file (it may still
+// fail on them).
 bool HasTokenizer(const std::string& model_path);
 
-// Reads one `tokenizer.json`, without the configuration beside it: no BOS, EOS or padding id is known.
+// Reads one `tokenizer.json`, without the configuration beside it: no BOS, EOS or padding id is
+// known.
 absl::StatusOr<Tokenizer> LoadTokenizerJson(const std::string& path);
 
-// The same of bytes in memory; `name` stands for the path in error messages. `config_json` is the text of
-// `tokenizer_config.json`, or empty.
+// The same of bytes in memory; `name` stands for the path in error messages. `config_json` is the
+// text of `tokenizer_config.json`, or empty.
 absl::StatusOr<Tokenizer> ParseTokenizerJson(absl::string_view json, absl::string_view name,
                                              absl::string_view config_json = "");
 

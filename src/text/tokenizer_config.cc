@@ -136,9 +136,8 @@ absl::Status ApplyTokenizerConfig(const TokenizerConfig& config, absl::string_vi
   find(config.unk_token, &parts->unk_id);
   find(config.pad_token, &parts->pad_id);
   if (config.eos_token.has_value() && !parts->eos_id.has_value()) {
-    return absl::InvalidArgumentError(absl::StrCat(name, ": the eos_token ",
-                                                   Quoted(*config.eos_token),
-                                                   " isn't in the vocabulary"));
+    return absl::InvalidArgumentError(absl::StrCat(
+        name, ": the eos_token ", Quoted(*config.eos_token), " isn't in the vocabulary"));
   }
   if (absl::Status status = SetAddedEnds(config.add_bos, config.add_eos, parts); !status.ok()) {
     return absl::InvalidArgumentError(absl::StrCat(name, ": ", status.message()));

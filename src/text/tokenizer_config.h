@@ -1,4 +1,5 @@
-// What stands beside a tokenizer.json: which tokens begin and end a text, and whether they are added.
+// What stands beside a tokenizer.json: which tokens begin and end a text, and whether they are
+// added.
 #ifndef LORICA_TEXT_TOKENIZER_CONFIG_H_
 #define LORICA_TEXT_TOKENIZER_CONFIG_H_
 
@@ -13,8 +14,8 @@
 
 namespace lorica {
 
-// Of tokenizer_config.json. Its other keys are about chat templates, about batches (padding, truncation, model_max_length),
-// or about Python classes, and change no id.
+// Of tokenizer_config.json. Its other keys are about chat templates, about batches (padding,
+// truncation, model_max_length), or about Python classes, and change no id.
 struct TokenizerConfig {
   std::optional<std::string> bos_token;
   std::optional<std::string> eos_token;
@@ -31,13 +32,14 @@ struct TokenizerConfig {
 absl::StatusOr<TokenizerConfig> ParseTokenizerConfig(absl::string_view json,
                                                      absl::string_view name);
 
-// Gives `parts`, whose model is there, what the configuration says. A BOS or EOS token that the vocabulary doesn't have is
-// an error where it would be added; one that merely has a name for padding or unknown text stays without an id.
+// Gives `parts`, whose model is there, what the configuration says. A BOS or EOS token that the
+// vocabulary doesn't have is an error where it would be added; one that merely has a name for
+// padding or unknown text stays without an id.
 absl::Status ApplyTokenizerConfig(const TokenizerConfig& config, absl::string_view name,
                                   Tokenizer::Parts* parts);
 
-// Makes `prefix` begin with BOS or not, and `suffix` end with EOS or not, as far as it's given. InvalidArgument where such a
-// token is to be added and isn't known.
+// Makes `prefix` begin with BOS or not, and `suffix` end with EOS or not, as far as it's given.
+// InvalidArgument where such a token is to be added and isn't known.
 absl::Status SetAddedEnds(std::optional<bool> add_bos, std::optional<bool> add_eos,
                           Tokenizer::Parts* parts);
 

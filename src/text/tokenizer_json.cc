@@ -78,8 +78,8 @@ absl::Status ReadUnigram(const TokenizerJson& source, JsonFields* fields, Tokeni
   }
   LORICA_RETURN_IF_ERROR(fields->Finish());
   if (unk_id < -1 || unk_id >= static_cast<int64_t>(source.pieces.size())) {
-    return fields->Error(absl::StrCat("has the unk_id ", unk_id, ", but ", source.pieces.size(),
-                                      " pieces"));
+    return fields->Error(
+        absl::StrCat("has the unk_id ", unk_id, ", but ", source.pieces.size(), " pieces"));
   }
   options.unk_id = static_cast<int32_t>(unk_id);
   if (unk_id >= 0) parts->unk_id = options.unk_id;
@@ -131,7 +131,8 @@ absl::Status ReadParts(const TokenizerJson& source, absl::string_view name,
   fields.Take("padding");
   LORICA_RETURN_IF_ERROR(ReadNormalizer(entry("normalizer"), where("normalizer"), parts));
   LORICA_RETURN_IF_ERROR(ReadPreTokenizer(entry("pre_tokenizer"), where("pre_tokenizer"), parts));
-  LORICA_RETURN_IF_ERROR(ReadPostProcessor(entry("post_processor"), where("post_processor"), parts));
+  LORICA_RETURN_IF_ERROR(
+      ReadPostProcessor(entry("post_processor"), where("post_processor"), parts));
   LORICA_RETURN_IF_ERROR(ReadDecoder(entry("decoder"), where("decoder"), parts));
   const json& model = entry("model");
   if (model.is_null()) return fields.Error("has no \"model\"");

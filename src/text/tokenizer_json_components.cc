@@ -45,7 +45,8 @@ absl::StatusOr<TextPattern> ReadPattern(JsonFields* fields) {
   }
   const std::string text = pattern->begin()->get<std::string>();
   auto result = literal ? TextPattern::Literal(text) : TextPattern::Expression(text);
-  if (!result.ok()) return fields->Error(absl::StrCat("has a pattern: ", result.status().message()));
+  if (!result.ok())
+    return fields->Error(absl::StrCat("has a pattern: ", result.status().message()));
   return result;
 }
 
@@ -94,12 +95,14 @@ absl::Status ReadMetaspace(JsonFields* fields, std::string* replacement, Prepend
   } else if (name == "never") {
     *scheme = PrependScheme::kNever;
   } else {
-    return fields->Error(absl::StrCat("has the prepend_scheme ", Quoted(name), ", which isn't supported"));
+    return fields->Error(
+        absl::StrCat("has the prepend_scheme ", Quoted(name), ", which isn't supported"));
   }
   return absl::OkStatus();
 }
 
-// The options of ByteLevel, of which only two matter and only to the pre-tokenizer: trim_offsets is about offsets.
+// The options of ByteLevel, of which only two matter and only to the pre-tokenizer: trim_offsets is
+// about offsets.
 absl::Status ReadByteLevel(JsonFields* fields, bool* add_prefix_space, bool* use_regex) {
   bool trim_offsets = true;
   *add_prefix_space = *use_regex = true;

@@ -1,5 +1,6 @@
-// The parts of a tokenizer.json around its model. Each function reads one entry of the document, which may be null, adds to
-// the parts and refuses by name what isn't known; errors begin with `where`, the path of the entry.
+// The parts of a tokenizer.json around its model. Each function reads one entry of the document,
+// which may be null, adds to the parts and refuses by name what isn't known; errors begin with
+// `where`, the path of the entry.
 #ifndef LORICA_TEXT_TOKENIZER_JSON_COMPONENTS_H_
 #define LORICA_TEXT_TOKENIZER_JSON_COMPONENTS_H_
 

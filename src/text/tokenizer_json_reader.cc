@@ -1,9 +1,9 @@
-#include "lorica/io/quoted.h"
 #include "lorica/text/tokenizer_json_reader.h"
 
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "lorica/io/quoted.h"
 
 namespace lorica {
 namespace {
@@ -164,12 +164,12 @@ class Handler : public nlohmann::json_sax<json> {
   }
 
   bool Unexpected(absl::string_view what) {
-    return Fail(mode_ >= kMerges
-                    ? absl::StrCat("has ", what, " in merge ", out_.merges.size() / 2,
-                                   " where pieces are expected")
-                    : absl::StrCat("has ", what, " in its vocabulary, near piece ",
-                                   out_.pieces.size(), ", where pieces and their ids or scores are"
-                                   " expected"));
+    return Fail(mode_ >= kMerges ? absl::StrCat("has ", what, " in merge ", out_.merges.size() / 2,
+                                                " where pieces are expected")
+                                 : absl::StrCat("has ", what, " in its vocabulary, near piece ",
+                                                out_.pieces.size(),
+                                                ", where pieces and their ids or scores are"
+                                                " expected"));
   }
 
   bool Deeper() {
@@ -237,7 +237,8 @@ class Handler : public nlohmann::json_sax<json> {
   std::string error_;
   Mode mode_ = kDocument;
   size_t depth_ = 0;
-  std::vector<json*> stack_;  // open containers of the document; one that grows is never in it but as the last
+  std::vector<json*>
+      stack_;  // open containers of the document; one that grows is never in it but as the last
   std::string key_;
   bool in_model_ = false;
 };

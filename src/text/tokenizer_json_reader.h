@@ -1,5 +1,5 @@
-// The JSON of a tokenizer.json. Vocabulary and merges, nearly all of its bytes, are taken straight from the parser into flat
-// tables; the rest becomes a document.
+// The JSON of a tokenizer.json. Vocabulary and merges, nearly all of its bytes, are taken straight
+// from the parser into flat tables; the rest becomes a document.
 #ifndef LORICA_TEXT_TOKENIZER_JSON_READER_H_
 #define LORICA_TEXT_TOKENIZER_JSON_READER_H_
 
@@ -47,7 +47,8 @@ struct TokenizerJson {
   StringList merges;  // left, right, left, right, ...
 };
 
-// InvalidArgument, with the byte offset where there is one, for what isn't JSON, nests too deeply or has another form.
+// InvalidArgument, with the byte offset where there is one, for what isn't JSON, nests too deeply
+// or has another form.
 absl::StatusOr<TokenizerJson> ReadTokenizerJson(absl::string_view bytes);
 
 }  // namespace lorica

@@ -36,7 +36,8 @@ struct Tokenizer::Parts {
   int32_t id_limit = 0;
 };
 
-// Checks that every id that the parts name exists, gives added tokens their normalized forms and returns the tokenizer.
+// Checks that every id that the parts name exists, gives added tokens their normalized forms and
+// returns the tokenizer.
 absl::StatusOr<Tokenizer> FinishTokenizer(std::shared_ptr<Tokenizer::Parts> parts);
 
 }  // namespace lorica

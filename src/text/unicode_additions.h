@@ -1,6 +1,7 @@
 // Code points that Unicode 15 and 16 assigned, with their general categories.
 //
-// Hugging Face's tokenizers know Unicode 16, Debian 12's PCRE2 knows 14; later ones know these too, which does no harm.
+// Hugging Face's tokenizers know Unicode 16, Debian 12's PCRE2 knows 14; later ones know these too,
+// which does no harm.
 #ifndef LORICA_TEXT_UNICODE_ADDITIONS_H_
 #define LORICA_TEXT_UNICODE_ADDITIONS_H_
 

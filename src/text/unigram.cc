@@ -50,8 +50,7 @@ absl::StatusOr<std::unique_ptr<Unigram>> Unigram::Make(Vocabulary vocabulary,
     pieces[count++] = pieces[i];
   }
   pieces.resize(count);
-  std::unique_ptr<Unigram> result(
-      new Unigram(std::move(vocabulary), std::move(scores), options));
+  std::unique_ptr<Unigram> result(new Unigram(std::move(vocabulary), std::move(scores), options));
   // The pieces' bytes didn't move with the vocabulary.
   result->BuildTrie(pieces);
   return result;
@@ -96,8 +95,8 @@ void Unigram::BuildTrie(const std::vector<std::pair<absl::string_view, int32_t>>
 const Unigram::Node* Unigram::Child(const Node& node, unsigned char byte) const {
   const Node* begin = nodes_.data() + node.children;
   const Node* end = begin + node.child_count;
-  const Node* child = std::lower_bound(
-      begin, end, byte, [](const Node& a, unsigned char b) { return a.byte < b; });
+  const Node* child =
+      std::lower_bound(begin, end, byte, [](const Node& a, unsigned char b) { return a.byte < b; });
   return child != end && child->byte == byte ? child : nullptr;
 }
 
@@ -106,12 +105,13 @@ class Unigram::Work : public TokenModel::Scratch {
   // The best way to cut the word up to a place.
   struct Best {
     double score = 0;
-    int32_t id = -1;      // of its last piece
-    uint32_t begin = 0;   // of its last piece
+    int32_t id = -1;     // of its last piece
+    uint32_t begin = 0;  // of its last piece
     bool reached = false;
   };
   std::vector<Best> best;
-  std::vector<std::pair<ByteRange, bool>> cut;  // pieces from the last to the first; whether unknown
+  std::vector<std::pair<ByteRange, bool>>
+      cut;  // pieces from the last to the first; whether unknown
 };
 
 std::unique_ptr<TokenModel::Scratch> Unigram::NewScratch() const {

@@ -1,5 +1,5 @@
-// The unigram language model (Kudo, 2018, https://aclanthology.org/P18-1007): of all ways to cut a word into pieces, the one with
-// the largest sum of scores.
+// The unigram language model (Kudo, 2018, https://aclanthology.org/P18-1007): of all ways to cut a
+// word into pieces, the one with the largest sum of scores.
 #ifndef LORICA_TEXT_UNIGRAM_H_
 #define LORICA_TEXT_UNIGRAM_H_
 
@@ -17,13 +17,15 @@ namespace lorica {
 
 struct UnigramOptions {
   int32_t unk_id = -1;
-  // A stretch outside the vocabulary becomes the tokens <0x..> of its bytes where all of them exist.
+  // A stretch outside the vocabulary becomes the tokens <0x..> of its bytes where all of them
+  // exist.
   bool byte_fallback = false;
 };
 
 class Unigram : public TokenModel {
  public:
-  // `scores` holds one logarithm of a probability per id. `matchable` tells which ids may be found in a text; empty: all.
+  // `scores` holds one logarithm of a probability per id. `matchable` tells which ids may be found
+  // in a text; empty: all.
   static absl::StatusOr<std::unique_ptr<Unigram>> Make(Vocabulary vocabulary,
                                                        std::vector<double> scores,
                                                        const UnigramOptions& options,
@@ -36,8 +38,9 @@ class Unigram : public TokenModel {
  private:
   class Work;
   struct Node {
-    int32_t id = -1;          // of the piece that ends here
-    uint32_t children = 0;    // index of the first one; they stand together, in the order of their bytes
+    int32_t id = -1;  // of the piece that ends here
+    uint32_t children =
+        0;  // index of the first one; they stand together, in the order of their bytes
     uint16_t child_count = 0;
     unsigned char byte = 0;
   };

@@ -9,8 +9,8 @@
 namespace lorica {
 namespace {
 
-// Bytes of the well-formed sequence at text[offset]; 0 where there is none. `*unfinished` tells whether it's a
-// well-formed beginning that the text's end cuts off.
+// Bytes of the well-formed sequence at text[offset]; 0 where there is none. `*unfinished` tells
+// whether it's a well-formed beginning that the text's end cuts off.
 size_t SequenceLength(absl::string_view text, size_t offset, bool* unfinished) {
   *unfinished = false;
   const auto lead = static_cast<unsigned char>(text[offset]);

@@ -10,12 +10,13 @@
 
 namespace lorica {
 
-// Offset of the first byte that doesn't belong to well-formed UTF-8 (no surrogates, no overlong forms, nothing above
-// U+10FFFF); text.size() where all of it does.
+// Offset of the first byte that doesn't belong to well-formed UTF-8 (no surrogates, no overlong
+// forms, nothing above U+10FFFF); text.size() where all of it does.
 size_t FirstInvalidUtf8(absl::string_view text);
 
-// Length of the longest prefix of `text` that isn't the beginning of an unfinished but still well-formed sequence:
-// what may be shown before more bytes arrive. Broken sequences count as finished.
+// Length of the longest prefix of `text` that isn't the beginning of an unfinished but still
+// well-formed sequence: what may be shown before more bytes arrive. Broken sequences count as
+// finished.
 size_t FinishedUtf8(absl::string_view text);
 
 // Bytes of the sequence that starts with `lead`, the first byte of a well-formed one.
@@ -46,7 +47,8 @@ inline size_t PreviousUtf8(absl::string_view text, size_t end) {
 // Appends the UTF-8 form of `code_point`.
 void AppendUtf8(uint32_t code_point, std::string* out);
 
-// Properties of code points as Rust's `char` and its `regex` crate define them, which Hugging Face's tokenizers use.
+// Properties of code points as Rust's `char` and its `regex` crate define them, which Hugging
+// Face's tokenizers use.
 bool IsWhiteSpace(uint32_t code_point);     // Unicode White_Space
 bool IsWordCharacter(uint32_t code_point);  // letters, marks, decimal digits, connectors
 bool IsNumeric(uint32_t code_point);        // categories Nd, Nl, No

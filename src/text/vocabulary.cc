@@ -1,4 +1,3 @@
-#include "lorica/io/quoted.h"
 #include "lorica/text/vocabulary.h"
 
 #include <algorithm>
@@ -7,6 +6,7 @@
 #include <string_view>
 
 #include "absl/strings/str_cat.h"
+#include "lorica/io/quoted.h"
 #include "lorica/tensor/status.h"
 
 namespace lorica {
@@ -83,7 +83,8 @@ absl::Status Vocabulary::Add(absl::string_view piece, int64_t id) {
 int32_t Vocabulary::IdOf(absl::string_view piece) const {
   if (slots_.empty()) return -1;
   const uint32_t hash = HashOf(piece);
-  for (size_t i = hash & (slots_.size() - 1); slots_[i].id >= 0; i = (i + 1) & (slots_.size() - 1)) {
+  for (size_t i = hash & (slots_.size() - 1); slots_[i].id >= 0;
+       i = (i + 1) & (slots_.size() - 1)) {
     if (slots_[i].hash == hash && PieceOf(slots_[i].id) == piece) return slots_[i].id;
   }
   return -1;

@@ -15,8 +15,8 @@ namespace lorica {
 
 class Vocabulary {
  public:
-  // Ids above this are refused: a hostile file must not make a table of four billion rows. The largest published
-  // vocabularies have 262,144 entries.
+  // Ids above this are refused: a hostile file must not make a table of four billion rows. The
+  // largest published vocabularies have 262,144 entries.
   static constexpr int64_t kLargestId = (int64_t{1} << 24) - 1;
 
   Vocabulary() = default;
@@ -26,7 +26,8 @@ class Vocabulary {
   // Expect `pieces` pieces of `bytes` bytes together.
   void Reserve(size_t pieces, size_t bytes);
 
-  // Adds `piece` under `id`. InvalidArgument where id is out of range or either has been added before.
+  // Adds `piece` under `id`. InvalidArgument where id is out of range or either has been added
+  // before.
   absl::Status Add(absl::string_view piece, int64_t id);
 
   // Adds `piece`, already added under another id, under `id` too: IdOf keeps giving the first one.

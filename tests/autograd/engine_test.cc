@@ -135,6 +135,26 @@ TEST_F(EngineTest, RecomputeGivesTheSameBitsAndKeepsLess) {
   EXPECT_LT(recompute_bytes, plain_bytes);
 }
 
+// The input of a trained linear behind a norm or SwiGLU isn't kept: those ops make it again.
+TEST_F(EngineTest, CheapResultsAreMadeAgainInsteadOfKept) {
+  const Tensor x = Leaf({2, 3}, {1, -2, 3, 4, 5, -6}), g = Leaf({3}, {1, 2, 3});
+  const Tensor w = Leaf({2, 3}, {1, 2, 3, 4, 5, 6}), v = Leaf({2, 3}, {3, 2, 1, 0, -1, -2});
+  const Tensor n = RmsNorm(x, g, 1e-6);
+  const Tensor y = Add(Linear(n, {.weight = w}), Linear(n, {.weight = v}));
+  // x, rstd and the norm's weight; the two weights. Not n.
+  EXPECT_EQ(SavedBytes(y), (6 + 2 + 3 + 6 + 6) * sizeof(double));
+  Backward(y, Tensor(), {.retain_graph = true});
+  const std::vector<double> once = Grad(w).ToDoubles();
+  Backward(y);
+  EXPECT_TRUE(Near(Grad(w),
+                   {2 * once[0], 2 * once[1], 2 * once[2], 2 * once[3], 2 * once[4], 2 * once[5]},
+                   1e-15));
+  std::vector<double> want(3, 0.0);
+  const std::vector<double> values = n.ToDoubles();
+  for (int i = 0; i < 6; ++i) want[i % 3] += values[i];
+  EXPECT_TRUE(Near(std::vector<double>(once.begin(), once.begin() + 3), want, 1e-15));
+}
+
 // Frozen input: the leaves inside the block still get their gradients.
 TEST_F(EngineTest, RecomputeReachesLeavesBehindAFrozenInput) {
   const Tensor w = Leaf({1}, {3}), x = Tensor::Full(*backend_, {1}, DType::kF64, 2);

@@ -10,16 +10,19 @@
 namespace lorica {
 namespace {
 
-using Extend = uint32_t (*)(uint32_t, absl::Span<const uint8_t>);
+struct Way {
+  const char* name;
+  uint32_t (*extend)(uint32_t crc, absl::Span<const uint8_t> bytes);
+};
 
-class Crc32cTest : public testing::TestWithParam<std::pair<const char*, Extend>> {
+class Crc32cTest : public testing::TestWithParam<Way> {
  protected:
   void SetUp() override {
-    if (GetParam().second == internal::ExtendCrc32cHardware && !internal::HasHardwareCrc32c()) {
+    if (GetParam().extend == internal::ExtendCrc32cHardware && !internal::HasHardwareCrc32c()) {
       GTEST_SKIP() << "this CPU has no CRC instruction";
     }
   }
-  uint32_t Of(absl::Span<const uint8_t> bytes) const { return GetParam().second(0, bytes); }
+  uint32_t Of(absl::Span<const uint8_t> bytes) const { return GetParam().extend(0, bytes); }
 };
 
 // RFC 3720, B.4, and the check value of the polynomial's catalogue entry.
@@ -39,15 +42,15 @@ TEST_P(Crc32cTest, ExtendingEqualsWhole) {
   for (size_t i = 0; i < bytes.size(); ++i) bytes[i] = static_cast<uint8_t>(i * i + 3 * i);
   const absl::Span<const uint8_t> all = bytes;
   for (size_t cut : {0, 1, 7, 8, 9, 500, 999, 1000}) {
-    EXPECT_EQ(GetParam().second(Of(all.subspan(0, cut)), all.subspan(cut)), Of(all)) << cut;
+    EXPECT_EQ(GetParam().extend(Of(all.subspan(0, cut)), all.subspan(cut)), Of(all)) << cut;
     EXPECT_EQ(Of(all.subspan(cut)), Crc32c(all.subspan(cut))) << "unaligned start " << cut;
   }
 }
 
 INSTANTIATE_TEST_SUITE_P(Both, Crc32cTest,
-                         testing::Values(std::pair("Software", internal::ExtendCrc32cSoftware),
-                                         std::pair("Hardware", internal::ExtendCrc32cHardware)),
-                         [](const auto& test) { return std::string(test.param.first); });
+                         testing::Values(Way{"Software", internal::ExtendCrc32cSoftware},
+                                         Way{"Hardware", internal::ExtendCrc32cHardware}),
+                         [](const auto& test) { return std::string(test.param.name); });
 
 }  // namespace
 }  // namespace lorica

@@ -198,6 +198,8 @@ std::vector<HostileCase> HostileCases() {
       {"KeyOver64K", Header(0, 1) + Entry(std::string(65536, 'k'), 0, "x"),
        "expected at most 65535 bytes in the metadata key"},
       {"EmptyKey", Header(0, 1) + Entry("", 4, Raw<uint32_t>(1)), "empty metadata key"},
+      {"KeyIsNoUtf8", Header(0, 1) + Entry("\xFFk", 4, Raw<uint32_t>(1)),
+       "expected valid UTF-8 in the metadata key"},
       {"UnknownValueType", Header(0, 1) + Entry("k", 13, Raw<uint64_t>(1)),
        "key \"k\": unknown value type 13"},
       {"CutScalar", Header(0, 1) + Entry("k", 4, "\1\1"), "go past the end of the file"},

@@ -37,7 +37,8 @@ std::string StatusText(const absl::StatusOr<T>& result) {
 // A new folder, removed with everything in it.
 class TempFolder {
  public:
-  TempFolder() : path_(JoinPath(testing::TempDir(), "lorica_io_" + MakeNonce())) {
+  explicit TempFolder(const std::string& inside = testing::TempDir())
+      : path_(JoinPath(inside, "lorica_io_" + MakeNonce())) {
     if (!PosixFiles().MakeDirectory(path_).ok()) std::abort();
   }
   ~TempFolder() { RemoveTree(PosixFiles(), path_).IgnoreError(); }

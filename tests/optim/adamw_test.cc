@@ -28,12 +28,12 @@ TEST_P(AdamWGolden, FollowsPyTorchStepByStep) {
     SetGrad(adamw.parameters()[0], c["gradients"][step]);
     adamw.Step({.rate_factor = c["lrs"][step]});
     EXPECT_EQ(adamw.clock(), static_cast<int64_t>(step) + 1);
-    EXPECT_LE(Error(adamw.parameters()[0].master.ToDoubles(), c["after"][step]), tolerance)
+    EXPECT_LE(RelativeError(adamw.parameters()[0].master.ToDoubles(), c["after"][step]), tolerance)
         << "step " << step;
   }
   adamw.VisitState([&](const NamedParameter& parameter, absl::string_view kind, Tensor& state) {
     EXPECT_EQ(parameter.path, "w");
-    EXPECT_LE(Error(state.ToDoubles(), c[kind == "adam_m" ? "exp_avg" : "exp_avg_sq"]), tolerance)
+    EXPECT_LE(RelativeError(state.ToDoubles(), c[kind == "adam_m" ? "exp_avg" : "exp_avg_sq"]), tolerance)
         << kind;
   });
 }

@@ -33,7 +33,7 @@ struct World {
 };
 
 // max |got - want| / max |want|; where all of want is zero, max |got|.
-inline double Error(const std::vector<double>& got, const std::vector<double>& want) {
+inline double RelativeError(const std::vector<double>& got, const std::vector<double>& want) {
   if (got.size() != want.size()) return INFINITY;
   double difference = 0, largest = 0;
   for (size_t i = 0; i < want.size(); ++i) {

@@ -337,7 +337,7 @@ void AddTransformerParts(std::vector<OpCase>& rows) {
           }
         return y;
       },
-      3, -1));
+      3, 4 * 2 * 4));
   rows.push_back(MakeCase(
       "rms_norm", {{4, 9}, {9}}, [](const Inputs& x) { return RmsNorm(x[0], x[1], 1e-3); },
       [](const std::vector<Values>& x) {
@@ -464,7 +464,7 @@ void AddLosses(std::vector<OpCase>& rows) {
       [reference](const std::vector<Values>& x) {
         return reference(ProductNT(x[0], x[1], 3, 6, 5));
       },
-      11, -1));
+      11, (15 + 30 + 18 + 3) * 4));
   rows.push_back(MakeCase(
       "linear_cross_entropy_frozen", {{3, 5}, {6, 5}},
       [](const Inputs& x) {

@@ -24,8 +24,8 @@ struct OpCase {
   double low = -1, high = 1;
   // Longest sum in the op: the tolerance in f32 and bf16 grows with its root.
   int64_t sum_length = 1;
-  // Bytes kept for the backward pass in f32 when all inputs need a gradient; -1: not asserted.
-  int64_t saved_bytes = -1;
+  // Bytes kept for the backward pass in f32 when all differentiable inputs need a gradient.
+  int64_t saved_bytes = 0;
   // The first inputs that have a gradient; -1: all.
   int differentiable = -1;
   // Shapes that must be refused, with a text that the error contains.

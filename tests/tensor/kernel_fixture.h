@@ -1,5 +1,5 @@
 // What the tests of CPU kernels share: host values of any compute type, one error metric, backends
-// with several thread counts, and a walk over the instruction sets that this machine has.
+// with several thread counts.
 #ifndef LORICA_TESTS_TENSOR_KERNEL_FIXTURE_H_
 #define LORICA_TESTS_TENSOR_KERNEL_FIXTURE_H_
 
@@ -164,9 +164,6 @@ inline HostTensor SameOnAllThreads(const std::function<HostTensor(Backend&)>& ru
   }
   return first;
 }
-
-// Calls `run(name)` once for every compiled instruction set that this machine can execute.
-void ForEachTarget(const std::function<void(const std::string& target)>& run);
 
 }  // namespace lorica::test
 

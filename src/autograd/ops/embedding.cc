@@ -26,7 +26,7 @@ struct EmbeddingOp : Op {
   std::vector<AdapterSpan> spans;
   Sequences sequences;
   std::vector<Saved> t;  // per span
-  auto saved() const { return std::tie(); }
+  auto saved() const { return std::tie(t); }
 
   absl::Span<const int32_t> IdsOf(const AdapterSpan& span) const {
     return absl::Span<const int32_t>(ids).subspan(span.begin, span.end - span.begin);

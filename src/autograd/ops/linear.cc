@@ -28,7 +28,7 @@ struct LinearOp : Op {
     uint64_t dropout_key = 0;
   };
 
-  Saved x;       // [T, in]: with a branch or a trained weight
+  Saved x;       // [..., in]: with a branch or a trained weight
   Saved weight;  // [out, in]: when x needs a gradient
   Saved t;       // the spans' t one behind the other, each [rows, R of its slot]
   std::vector<Branch> branches;
@@ -90,7 +90,8 @@ struct LinearOp : Op {
     }
 
     if (any_branch) t = t_all;
-    if (any_branch || needs(kWeight)) x = rows;
+    // The input itself, not its matrix view: its op may be able to make it again.
+    if (any_branch || needs(kWeight)) x = inputs[kX].is_contiguous() ? inputs[kX] : rows;
     if (needs(kX)) weight = weight_value;
     weight_value = bias_value = Tensor();
     return y.WithShape(y_shape);
@@ -101,7 +102,7 @@ struct LinearOp : Op {
     std::vector<Tensor> grads(kFirstBranch + 2 * branches.size());
     if (needs(kWeight)) {
       ops::WeightGradient dw(weight_leaf);
-      ops::AddTokenSum(dy, x.get(kName), sequences, 1, dw.view());
+      ops::AddTokenSum(dy, ops::AsMatrix(x.get(kName)), sequences, 1, dw.view());
       grads[kWeight] = dw.Result();
     }
     if (needs(kBias)) {
@@ -134,7 +135,7 @@ struct LinearOp : Op {
           const Tensor t_part = TPart(t.get(kName), t_begin, count, Rank(span.slot));
           t_begin += t_part.numel();
           if (needs(a_input)) {
-            const Tensor x_part = x.get(kName).Narrow(0, span.begin, count);
+            const Tensor x_part = ops::AsMatrix(x.get(kName)).Narrow(0, span.begin, count);
             ops::AddTokenSum(dt, Dropped(x_part, branch, span.begin), part_sequences, 1,
                              sum_of(a_input, branch.a_leaf));
           }

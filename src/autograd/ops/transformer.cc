@@ -15,14 +15,18 @@ struct RmsNormOp : Op {
   Tensor weight_value, weight_leaf;
   auto saved() const { return std::tie(x, rstd, weight); }
 
+  Tensor Run(const Tensor& rows, const Tensor& w, Tensor& r) const {
+    Tensor y = Tensor::Empty(rows.backend(), rows.shape(), rows.dtype());
+    if (y.numel() > 0) {
+      rows.backend().RmsNorm(rows.view(), w.view(), eps, y.mutable_view(), r.mutable_view());
+    }
+    return y;
+  }
+
   Tensor Forward(const Tensor& input, const Tensor&) {
     const Tensor rows = ops::AsMatrix(input);
-    Tensor y = Tensor::Empty(rows.backend(), rows.shape(), rows.dtype());
     Tensor r = Tensor::Empty(rows.backend(), {rows.dim(0)}, AccumulatorOf(rows.dtype()));
-    if (y.numel() > 0) {
-      rows.backend().RmsNorm(rows.view(), weight_value.view(), eps, y.mutable_view(),
-                             r.mutable_view());
-    }
+    const Tensor y = Run(rows, weight_value, r);
     if (needs(0) || needs(1)) {
       x = rows;
       rstd = r;
@@ -32,9 +36,16 @@ struct RmsNormOp : Op {
     return y.WithShape(input.shape());
   }
 
+  // One pass over x is cheaper than keeping y.
+  Tensor Recreate() const {
+    const Tensor rows = x.get(kName);
+    Tensor r = Tensor::Empty(rows.backend(), {rows.dim(0)}, AccumulatorOf(rows.dtype()));
+    return Run(rows, weight.get(kName), r);
+  }
+
   Grads<2> Backward(const Tensor& dy_any) const {
     const Tensor dy = ops::AsMatrix(dy_any);
-    const Tensor &rows = x.get(kName), &r = rstd.get(kName);
+    const Tensor rows = x.get(kName), r = rstd.get(kName);
     Grads<2> grads;
     if (needs(0)) {
       Tensor dx = Tensor::Empty(dy.backend(), dy.shape(), dy.dtype());
@@ -60,16 +71,21 @@ struct SwiGluOp : Op {
   Saved gate, up;
   auto saved() const { return std::tie(gate, up); }
 
+  static Tensor Run(const Tensor& g, const Tensor& u) {
+    Tensor y = Tensor::Empty(g.backend(), g.shape(), g.dtype());
+    if (y.numel() > 0) g.backend().SwiGlu(g.view(), u.view(), y.mutable_view());
+    return y;
+  }
   Tensor Forward(const Tensor& g, const Tensor& u) {
     const Tensor gc = raw::Contiguous(g), uc = raw::Contiguous(u);
-    Tensor y = Tensor::Empty(g.backend(), g.shape(), g.dtype());
-    if (y.numel() > 0) g.backend().SwiGlu(gc.view(), uc.view(), y.mutable_view());
     if (needs(0) || needs(1)) {
       gate = gc;
       up = uc;
     }
-    return y;
+    return Run(gc, uc);
   }
+  // One pass over gate and up is cheaper than keeping y, the widest value of a block.
+  Tensor Recreate() const { return Run(gate.get(kName), up.get(kName)); }
 
   Grads<2> Backward(const Tensor& dy) const {
     Tensor dg = Tensor::Empty(dy.backend(), dy.shape(), dy.dtype());

@@ -181,22 +181,17 @@ HWY_INLINE void AttentionTaskOf(const AttentionArgs& args, const AttentionTask& 
   const HeadRows<T> o{args.o.as<T>(), args.o.strides[0], args.o.strides[1],
                       value_size,     span.q_begin,      task.kv_head * group,
                       group};
-  const hn::ScalableTag<A> d;
   for (int64_t r = 0; r < rows; ++r) {
-    // A row that sees nothing gives zeros.
     const A sum = scratch.sum[r];
-    const auto inverse = hn::Set(d, sum == 0 ? A{0} : 1 / sum);
-    A* row = scratch.o + r * v_width;
-    for (int64_t c = 0; c < v_width; c += static_cast<int64_t>(hn::Lanes(d))) {
-      hn::Store(hn::Mul(hn::Load(d, row + c), inverse), d, row + c);
-    }
     if (args.lse.defined()) {
       const int64_t token = span.q_begin + (task.row_begin + r) / group;
       const int64_t head = task.kv_head * group + (task.row_begin + r) % group;
       args.lse.as<A>()[token * heads + head] = scratch.max[r] + std::log(sum);
     }
+    // A row that sees nothing gives zeros.
+    scratch.sum[r] = sum == 0 ? A{0} : 1 / sum;
   }
-  UnpackRows(scratch.o, rows, task.row_begin, o);
+  UnpackRows(scratch.o, scratch.sum, rows, task.row_begin, o);
 }
 
 void RunAttentionTask(const AttentionArgs& args, const AttentionTask& task, void* scratch) {

@@ -228,13 +228,15 @@ HWY_INLINE void AttentionGradTaskOf(const AttentionGradArgs& args, const Attenti
       block.Run(r, std::min(r + kGradRows, rows), k0);
     }
     if (task.want_dkv) {
-      UnpackRows(scratch.dk, keys, k0, key_rows(args.dk.as<T>(), args.dk.strides, head_size));
-      UnpackRows(scratch.dv, keys, k0, key_rows(args.dv.as<T>(), args.dv.strides, value_size));
+      UnpackRows<T, A>(scratch.dk, nullptr, keys, k0,
+                       key_rows(args.dk.as<T>(), args.dk.strides, head_size));
+      UnpackRows<T, A>(scratch.dv, nullptr, keys, k0,
+                       key_rows(args.dv.as<T>(), args.dv.strides, value_size));
     }
   }
   if (task.want_dq) {
-    UnpackRows(scratch.dq, rows, task.row_begin,
-               query_rows(args.dq.as<T>(), args.dq.strides, head_size));
+    UnpackRows<T, A>(scratch.dq, nullptr, rows, task.row_begin,
+                     query_rows(args.dq.as<T>(), args.dq.strides, head_size));
   }
 }
 

@@ -106,6 +106,21 @@ struct HeadRows {
   T* operator[](int64_t r) const {
     return data + (first_token + r / heads) * token_stride + (first_head + r % heads) * head_stride;
   }
+
+  // Calls visit(row r's offset among `count` rows, its data) for rows [begin, begin + count); a
+  // division per row would take as long as copying it.
+  template <typename Visit>
+  HWY_INLINE void ForEach(int64_t begin, int64_t count, const Visit& visit) const {
+    int64_t head = begin % heads;
+    T* token = data + (first_token + begin / heads) * token_stride + first_head * head_stride;
+    for (int64_t r = 0; r < count; ++r) {
+      visit(r, token + head * head_stride);
+      if (++head == heads) {
+        head = 0;
+        token += token_stride;
+      }
+    }
+  }
 };
 
 // out[r, :] = row `begin` + r for r < count, zero to the padded width and for the rows up to
@@ -115,40 +130,57 @@ HWY_INLINE void PackRows(const HeadRows<const T>& rows, int64_t begin, int64_t c
                          int64_t padded_count, A* HWY_RESTRICT out) {
   const hn::ScalableTag<A> d;
   const int64_t lanes = static_cast<int64_t>(hn::Lanes(d)), width = PaddedCols<A>(rows.size);
-  for (int64_t r = 0; r < count; ++r) {
-    const T* HWY_RESTRICT row = rows[begin + r];
+  rows.ForEach(begin, count, [&](int64_t r, const T* HWY_RESTRICT row) LORICA_LAMBDA {
     for (int64_t c = 0; c < rows.size; c += lanes) {
       const auto v = LoadUpTo(d, row + c, static_cast<size_t>(rows.size - c));
       hn::StoreU(v, d, out + r * width + c);
     }
-  }
+  });
   std::fill(out + count * width, out + std::max(padded_count, count) * width, A{0});
 }
 
+// Row `begin` + r = factors[r] * values[r, :] for r < count, rounded; factors null: 1.
 template <typename T, typename A>
-HWY_INLINE void UnpackRows(const A* HWY_RESTRICT values, int64_t count, int64_t begin,
-                           const HeadRows<T>& rows) {
+HWY_INLINE void UnpackRows(const A* HWY_RESTRICT values, const A* HWY_RESTRICT factors,
+                           int64_t count, int64_t begin, const HeadRows<T>& rows) {
   const hn::ScalableTag<A> d;
   const int64_t lanes = static_cast<int64_t>(hn::Lanes(d)), width = PaddedCols<A>(rows.size);
-  for (int64_t r = 0; r < count; ++r) {
-    T* HWY_RESTRICT row = rows[begin + r];
+  rows.ForEach(begin, count, [&](int64_t r, T* HWY_RESTRICT row) LORICA_LAMBDA {
+    const auto factor = hn::Set(d, factors == nullptr ? A{1} : factors[r]);
     for (int64_t c = 0; c < rows.size; c += lanes) {
-      StoreUpTo(hn::LoadU(d, values + r * width + c), d, row + c,
-                static_cast<size_t>(rows.size - c));
+      const auto v = hn::Mul(hn::LoadU(d, values + r * width + c), factor);
+      StoreUpTo(v, d, row + c, static_cast<size_t>(rows.size - c));
     }
-  }
+  });
 }
 
-// out[c, r] = in[r, c] for kKeys rows (strides: in_stride, kKeys).
+// out[c, r] = in[r, c] for kKeys rows, a multiple of 4 (strides: in_stride, kKeys).
 template <int64_t kKeys, typename A>
 HWY_INLINE void TransposeKeys(const A* HWY_RESTRICT in, int64_t in_stride, int64_t cols,
                               A* HWY_RESTRICT out) {
-  // In pieces of 16 columns, a cache line of each row, so that every line is read once.
-  for (int64_t c0 = 0; c0 < cols; c0 += 16) {
-    const int64_t c1 = std::min<int64_t>(c0 + 16, cols);
-    for (int64_t r = 0; r < kKeys; ++r) {
-      for (int64_t c = c0; c < c1; ++c) out[c * kKeys + r] = in[r * in_stride + c];
+  int64_t c = 0;
+#if HWY_TARGET != HWY_SCALAR
+  if constexpr (std::is_same_v<A, float>) {
+    const hn::FixedTag<float, 4> d;
+    for (; c + 4 <= cols; c += 4) {
+      for (int64_t r = 0; r < kKeys; r += 4) {
+        const float* HWY_RESTRICT from = in + r * in_stride + c;
+        const auto a0 = hn::LoadU(d, from), a1 = hn::LoadU(d, from + in_stride);
+        const auto a2 = hn::LoadU(d, from + 2 * in_stride);
+        const auto a3 = hn::LoadU(d, from + 3 * in_stride);
+        const auto low01 = hn::InterleaveLower(d, a0, a1), low23 = hn::InterleaveLower(d, a2, a3);
+        const auto up01 = hn::InterleaveUpper(d, a0, a1), up23 = hn::InterleaveUpper(d, a2, a3);
+        float* HWY_RESTRICT to = out + c * kKeys + r;
+        hn::StoreU(hn::ConcatLowerLower(d, low23, low01), d, to);
+        hn::StoreU(hn::ConcatUpperUpper(d, low23, low01), d, to + kKeys);
+        hn::StoreU(hn::ConcatLowerLower(d, up23, up01), d, to + 2 * kKeys);
+        hn::StoreU(hn::ConcatUpperUpper(d, up23, up01), d, to + 3 * kKeys);
+      }
     }
+  }
+#endif
+  for (; c < cols; ++c) {
+    for (int64_t r = 0; r < kKeys; ++r) out[c * kKeys + r] = in[r * in_stride + c];
   }
 }
 

@@ -36,9 +36,10 @@ constexpr int64_t kSharedBytes = 16 << 20;
 constexpr int64_t kPackK = 256;
 // Multiply-adds that make a task worth starting: about 50 us.
 constexpr int64_t kTaskWork = 2 << 20;
-// A panel packed by the thread that uses it serves this many rows: packing takes as long as 6 to 13
-// rows.
+// Panels packed by the thread that uses them serve up to this many rows (packing takes as long as 6
+// to 13 rows do) and stay, a few of them, in the second-level cache beside kBlockRows rows of a.
 constexpr int64_t kPrivateRows = 1020;
+constexpr int64_t kPrivateBytes = 448 << 10;
 
 const void* Offset(const void* data, DType type, int64_t elements) {
   return static_cast<const char*>(data) + elements * static_cast<int64_t>(SizeOf(type));
@@ -140,23 +141,31 @@ class GemmRun {
     const int64_t blocks = CeilDiv(desc_.m, kPrivateRows);
     const int64_t block_rows = RoundUp(CeilDiv(desc_.m, blocks), kGemmRowUnit);
     const int64_t row_blocks = CeilDiv(desc_.m, block_rows);
-    ReserveScratch(1, true);
+    const int64_t panel_bytes =
+        kernels_.width * static_cast<int64_t>(sizeof(T)) * std::clamp<int64_t>(desc_.k, 1, kInnerK);
+    const int64_t group =
+        std::clamp<int64_t>(kPrivateBytes / panel_bytes, 1, CeilDiv(panels_, 8 * pool_.threads()));
+    const int64_t groups = CeilDiv(panels_, group);
+    ReserveScratch(group, true);
     pool_.Run(
-        panels_ * row_blocks,
+        groups * row_blocks,
         [&](int64_t task, int thread) {
-          const int64_t panel = task / row_blocks;
+          const int64_t panel = task / row_blocks * group;
           const int64_t row = task % row_blocks * block_rows;
           const int64_t rows = std::min(block_rows, desc_.m - row);
           Source source;
           source.fresh = true;
-          MultiplyRectangle({panel, panel + 1}, row, rows, 0, desc_.k, source, nullptr, 0, thread);
+          MultiplyRectangle({panel, std::min(panels_, panel + group)}, row, rows, 0, desc_.k,
+                            source, nullptr, 0, thread);
         },
         kFlush);
   }
 
   // Whether RunPrivate serves better than RunShared.
   bool PrefersPrivate() const {
-    return desc_.m <= kBlockRows / 4 || panels_ >= 8 * pool_.threads();
+    if (desc_.m <= kBlockRows / 4) return true;
+    return PackedSize(desc_.n, desc_.k) * static_cast<int64_t>(sizeof(T)) > kSharedBytes &&
+           panels_ >= 16 * pool_.threads();
   }
 
  private:
@@ -269,8 +278,8 @@ class GemmRun {
 
   void ReserveScratch(int64_t panel_group, bool fresh) {
     a_size_ = kBlockRows * ConvertedK();
-    panel_size_ = fresh ? kernels_.width * std::min(desc_.k, kInnerK) : 0;
-    prefix_panel_size_ = fresh ? kernels_.width * desc_.prefix_k : 0;
+    panel_size_ = fresh ? panel_group * kernels_.width * std::min(desc_.k, kInnerK) : 0;
+    prefix_panel_size_ = fresh ? panel_group * kernels_.width * desc_.prefix_k : 0;
     const int64_t sum_rows =
         fresh ? RoundUp(std::min(desc_.m, kPrivateRows), kGemmRowUnit) : kBlockRows;
     const int64_t sums_size =
@@ -330,16 +339,12 @@ class GemmRun {
     // At least one round: K may be 0.
     for (int64_t inner = 0; inner == 0 || inner < k_count; inner += kInnerK) {
       const int64_t inner_k = std::min(kInnerK, k_count - inner);
-      const int64_t width = kernels_.PanelWidth(block.columns);
       block.first = k + inner == 0;
       block.last = k + inner + inner_k == desc_.k;
       const bool with_prefix = block.first && desc_.prefix_k > 0;
       if (source.fresh) {
-        if (with_prefix) {
-          kernels_.pack(prefix_.Piece(0, desc_.prefix_k, column, block.columns), width,
-                        scratch.prefix_panel);
-        }
-        kernels_.pack(main_.Piece(k + inner, inner_k, column, block.columns), width, scratch.panel);
+        if (with_prefix) PackFresh(prefix_, panels, 0, desc_.prefix_k, scratch.prefix_panel);
+        PackFresh(main_, panels, k + inner, inner_k, scratch.panel);
       }
       for (int64_t r = 0; r < rows; r += kBlockRows) {
         block.rows = std::min(kBlockRows, rows - r);
@@ -355,12 +360,23 @@ class GemmRun {
         GemmSegment<T>& segment = block.segments[block.num_segments++];
         segment = LeftSegment(args_.a, row + r, block.rows, k + inner, inner_k, converted);
         segment.panels = source.fresh ? scratch.panel : source.main;
-        segment.panel_stride = source.fresh ? 0 : source.main_stride;
+        segment.panel_stride = source.fresh ? kernels_.width * inner_k : source.main_stride;
         // Within a packed panel k moves by the panel's width, which only the last one has of its
         // own: it goes by itself.
         MultiplyInner(block, source, inner, row + r, column, sums + r * sums_stride);
       }
       if (inner_k == 0) break;
+    }
+  }
+
+  void PackFresh(const Product& product, Range panels, int64_t k, int64_t k_count,
+                 T* packed) const {
+    for (int64_t panel = panels.begin; panel < panels.end; ++panel) {
+      const int64_t column = panel * kernels_.width;
+      const int64_t columns = std::min(kernels_.width, desc_.n - column);
+      kernels_.pack(product.Piece(k, k_count, column, columns), kernels_.PanelWidth(columns),
+                    packed);
+      packed += kernels_.width * k_count;
     }
   }
 

@@ -37,12 +37,13 @@ template <typename T>
 struct TokenSumKernels {
   int64_t narrow_unit;  // columns of narrow and wide in one tile
   int64_t wide_unit;
+  int64_t packed_strips;  // of narrow_unit columns, at a time
   void (*accumulate)(const TokenSumBlock<T>& block);
 
-  // A strip of narrow and all panels of wide, kTokenBlock tokens each.
+  // All of wide and packed_strips of narrow, kTokenBlock tokens each.
   int64_t ScratchSize(int64_t wide_columns) const {
     const int64_t panels = (wide_columns + wide_unit - 1) / wide_unit;
-    return kTokenBlock * ((narrow_unit + 15) / 16 * 16 + panels * wide_unit);
+    return kTokenBlock * (packed_strips * narrow_unit + panels * wide_unit);
   }
 };
 

@@ -10,24 +10,6 @@ namespace lorica::jinja {
 
 using Kind = Expression::Kind;
 
-class Interpreter::DepthGuard {
- public:
-  explicit DepthGuard(Interpreter* interpreter) : interpreter_(interpreter) {
-    const int limit = interpreter->budget_.limits().depth;
-    if (++interpreter->depth_ > limit) {
-      throw LimitError(absl::StrCat("the template nests more than ", limit,
-                                    " evaluations (endless recursion?)"));
-    }
-    interpreter->budget_.Step();
-  }
-  ~DepthGuard() { --interpreter_->depth_; }
-  DepthGuard(const DepthGuard&) = delete;
-  DepthGuard& operator=(const DepthGuard&) = delete;
-
- private:
-  Interpreter* interpreter_;
-};
-
 Value Interpreter::EvaluateOptional(const ExpressionPtr& node) {
   return node == nullptr ? Value(nullptr) : Evaluate(*node);
 }
@@ -206,68 +188,6 @@ Value Interpreter::EvaluateDict(const Expression& node) {
   return dict;
 }
 
-CallArguments Interpreter::EvaluateArguments(const CallSyntax& call) {
-  CallArguments arguments;
-  for (const ExpressionPtr& argument : call.positional) {
-    arguments.positional.push_back(Evaluate(*argument));
-  }
-  for (const auto& [name, argument] : call.named) {
-    arguments.named.emplace_back(name, Evaluate(*argument));
-  }
-  if (call.star != nullptr) {
-    const Value star = Evaluate(*call.star);
-    if (!IsIterable(star)) Raise("argument after * must be an iterable, not ", TypeName(star));
-    for (Value& value : ToList(star, budget_)) arguments.positional.push_back(std::move(value));
-  }
-  if (call.double_star != nullptr) {
-    const Value mapping = Evaluate(*call.double_star);
-    if (!mapping.is_dict()) Raise("argument after ** must be a mapping, not ", TypeName(mapping));
-    budget_.Bytes(static_cast<int64_t>(mapping.as_dict().size() * sizeof(Value)));
-    for (const auto& [key, value] : mapping.as_dict().entries()) {
-      if (!key.is_string()) Raise("keywords must be strings");
-      for (const auto& given : arguments.named) {
-        budget_.Step();
-        if (given.first == key.as_string()) {
-          Raise("got multiple values for keyword argument '", given.first, "'");
-        }
-      }
-      arguments.named.emplace_back(key.as_string(), value);
-    }
-  }
-  return arguments;
-}
-
-Value Interpreter::EvaluateCall(const Expression& node, const Value* caller) {
-  const auto arguments_of_call = [&] {
-    CallArguments arguments = EvaluateArguments(*node.call);
-    if (caller != nullptr) arguments.named.emplace_back("caller", *caller);
-    line_ = node.line;
-    return arguments;
-  };
-  const Expression& function = *node.children[0];
-  if (function.kind != Kind::kGetAttribute) {
-    const Value callee = Evaluate(function);
-    return Call(callee, arguments_of_call());
-  }
-  // value.method(...): the common case needs no object for the method.
-  const Value self = EvaluateChild(function, 0);
-  line_ = function.line;
-  if (const MethodFunction method = FindMethod(self, function.name); method != nullptr) {
-    return method(*this, self, arguments_of_call());
-  }
-  const Value callee = GetAttribute(self, function.name);
-  return Call(callee, arguments_of_call());
-}
-
-Value Interpreter::Call(const Value& callee, const CallArguments& arguments) {
-  RequireDefined(callee);
-  if (!callee.is_object() || !callee.as_object().is_callable()) {
-    Raise("'", TypeName(callee), "' object is not callable");
-  }
-  const DepthGuard guard(this);
-  return callee.as_object().Call(*this, arguments);
-}
-
 Value Interpreter::Apply(FilterFunction filter, const Value& input,
                          const CallArguments& arguments) {
   const DepthGuard guard(this);
@@ -311,7 +231,12 @@ Value Interpreter::GetAttribute(const Value& value, absl::string_view name) {
   if (value.is_object()) {
     if (std::optional<Value> found = value.as_object().GetAttribute(*this, name)) return *found;
   } else if (value.is_dict()) {
-    if (const Value* found = value.as_dict().Find(name); found != nullptr) return *found;
+    if (const Value* found = value.as_dict().FindText(name); found != nullptr) return *found;
+  }
+  // What groupby gives are tuples with names for their two parts; other pairs don't miss them.
+  if (value.is_tuple() && value.as_list().size() == 2) {
+    if (name == "grouper") return value.as_list()[0];
+    if (name == "list") return value.as_list()[1];
   }
   return Value::Undefined(absl::StrCat("'", Describe(value), "' has no attribute '", name, "'"));
 }

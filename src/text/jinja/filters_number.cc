@@ -51,7 +51,7 @@ bool ParseInt(absl::string_view text, int64_t base, int64_t* out) {
     base = 10;
   }
   if (digits.empty() || digits[0] == '-' || digits[0] == '+') return false;
-  if (negative) digits.insert(0, "-");
+  if (negative) digits.insert(0, 1, '-');
   const auto [end, error] =
       std::from_chars(digits.data(), digits.data() + digits.size(), *out, static_cast<int>(base));
   if (end != digits.data() + digits.size()) return false;

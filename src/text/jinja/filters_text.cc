@@ -251,7 +251,7 @@ Value Json(Interpreter& interpreter, const Value& input, const CallArguments& ar
     budget.Bytes(width);
     style.indent.assign(static_cast<size_t>(width), ' ');
   }
-  if (style.pretty) style.item_separator = ",";
+  if (style.pretty) style.item_separator.assign(1, ',');
   if (!bound[2].is_none()) {
     const List separators = ToList(bound[2], budget);
     if (separators.size() != 2 || !separators[0].is_string() || !separators[1].is_string()) {

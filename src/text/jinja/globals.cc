@@ -85,7 +85,8 @@ Value DictFromKeys(Interpreter& interpreter, const CallArguments& arguments) {
 Value MakeNamespace(Interpreter& interpreter, const CallArguments& arguments) {
   auto space = std::make_shared<NamespaceObject>();
   interpreter.Keep(space);
-  for (const auto& [key, value] : DictFrom(interpreter, "namespace", arguments).entries()) {
+  const Dict attributes = DictFrom(interpreter, "namespace", arguments);
+  for (const auto& [key, value] : attributes.entries()) {
     if (!key.is_string()) Raise("names of a namespace must be strings");
     space->Set(key.as_string(), value);
   }

@@ -7,20 +7,6 @@
 
 namespace lorica::jinja {
 
-// Swaps the current scope for another one as long as it lives.
-class Interpreter::ScopeGuard {
- public:
-  ScopeGuard(Interpreter* interpreter, ScopePtr scope)
-      : interpreter_(interpreter), saved_(std::exchange(interpreter->scope_, std::move(scope))) {}
-  ~ScopeGuard() { interpreter_->scope_ = std::move(saved_); }
-  ScopeGuard(const ScopeGuard&) = delete;
-  ScopeGuard& operator=(const ScopeGuard&) = delete;
-
- private:
-  Interpreter* interpreter_;
-  ScopePtr saved_;
-};
-
 Interpreter::Interpreter(const Template::Program& program, const Value& context,
                          const RenderOptions& options)
     : program_(program),
@@ -55,7 +41,7 @@ Value Interpreter::Lookup(Symbol symbol) {
   const auto i = static_cast<size_t>(symbol);
   if (!outer_known_[i]) {
     const std::string& name = program_.symbols[i];
-    const Value* found = context_.is_dict() ? context_.as_dict().Find(name) : nullptr;
+    const Value* found = context_.is_dict() ? context_.as_dict().FindText(name) : nullptr;
     outer_values_[i] = found != nullptr ? *found : FindGlobal(name);
     if (found == nullptr && outer_values_[i].is_undefined()) {
       outer_values_[i] = Value::Undefined(absl::StrCat("'", name, "' is undefined"));
@@ -249,23 +235,6 @@ bool Interpreter::PassesFilter(const Statement& loop, const ScopePtr& outer, con
   return Truthy(Evaluate(*loop.expressions[1]));
 }
 
-Value Interpreter::CallLoop(const LoopObject& loop, const Value& items) {
-  if (!loop.statement().recursive) {
-    Raise("The loop must have the 'recursive' marker to be called recursively.");
-  }
-  if (loop.outer() == nullptr) Raise("a loop can't be called after its end");
-  std::string text;
-  std::string* const outside = std::exchange(out_, &text);
-  ++captures_;
-  {
-    const ScopeGuard guard(this, loop.outer());
-    RunLoop(loop.statement(), items, loop.depth() + 1);
-  }
-  --captures_;
-  out_ = outside;
-  return text;
-}
-
 Interpreter::Flow Interpreter::ExecuteSetBlock(const Statement& statement) {
   std::string text;
   Value value;
@@ -316,86 +285,6 @@ void Interpreter::ExecuteGeneration(const Statement& statement) {
   } else {
     result_.generation_spans.push_back({begin, out_->size()});
   }
-}
-
-// ---- Macros
-// ------------------------------------------------------------------------------------------------------
-
-std::shared_ptr<MacroObject> Interpreter::MakeMacro(std::shared_ptr<const MacroSyntax> syntax) {
-  budget_.Bytes(sizeof(MacroObject) + 64);
-  auto macro = std::make_shared<MacroObject>(std::move(syntax), scope_);
-  macros_.push_back(macro);
-  return macro;
-}
-
-void Interpreter::ExecuteCallBlock(const Statement& statement) {
-  const Value caller = Value::FromObject(MakeMacro(statement.macro));
-  Write(Str(EvaluateCall(*statement.expressions[0], &caller), budget_));
-}
-
-Value Interpreter::CallMacro(const MacroObject& macro, const CallArguments& arguments) {
-  const MacroSyntax& syntax = *macro.syntax;
-  if (macro.closure == nullptr) Raise("a macro can't be called after its render");
-  const size_t parameters = syntax.parameters.size();
-  const ScopeGuard guard(this, std::make_shared<Scope>(macro.closure));
-  const int line = line_;
-
-  auto named = arguments.named;
-  const auto take = [&](const std::string& name, Value* value) {
-    const auto found = std::find_if(named.begin(), named.end(),
-                                    [&](const auto& entry) { return entry.first == name; });
-    if (found == named.end()) return false;
-    *value = std::move(found->second);
-    named.erase(found);
-    return true;
-  };
-  const size_t first_default = parameters - syntax.defaults.size();
-  std::vector<bool> given(parameters, true);
-  for (size_t i = 0; i < parameters; ++i) {
-    const Symbol symbol = syntax.parameters[i];
-    Value value;
-    if (i < arguments.positional.size()) {
-      value = arguments.positional[i];
-    } else {
-      given[i] = take(program_.symbols[static_cast<size_t>(symbol)], &value);
-    }
-    // Every parameter hides the variables outside, also while the defaults are evaluated.
-    if (!given[i]) {
-      value = Value::Undefined(absl::StrCat(
-          "parameter '", program_.symbols[static_cast<size_t>(symbol)], "' was not provided"));
-    }
-    scope_->variables.emplace_back(symbol, std::move(value));
-  }
-  for (size_t i = first_default; i < parameters; ++i) {
-    if (!given[i]) {
-      scope_->variables[i].second = Evaluate(*syntax.defaults[i - first_default]);
-    }
-  }
-  if (syntax.uses_caller) {
-    Value caller = Value::Undefined("No caller defined");
-    take("caller", &caller);
-    scope_->variables.emplace_back(Template::Program::kCaller, std::move(caller));
-  }
-  if (syntax.uses_kwargs) {
-    Dict rest;
-    for (auto& [name, value] : named) rest.Set(Value(name), std::move(value));
-    scope_->variables.emplace_back(Template::Program::kKwargs, Value(std::move(rest)));
-  } else if (!named.empty()) {
-    Raise("macro '", syntax.name, "' takes no keyword argument '", named[0].first, "'");
-  }
-  if (syntax.uses_varargs) {
-    List rest;
-    for (size_t i = parameters; i < arguments.positional.size(); ++i) {
-      rest.push_back(arguments.positional[i]);
-    }
-    scope_->variables.emplace_back(Template::Program::kVarargs, Value::Tuple(std::move(rest)));
-  } else if (arguments.positional.size() > parameters) {
-    Raise("macro '", syntax.name, "' takes not more than ", parameters, " argument(s)");
-  }
-  std::string text;
-  Capture(syntax.body, &text);
-  line_ = line;
-  return text;
 }
 
 }  // namespace lorica::jinja

@@ -121,6 +121,39 @@ class Interpreter {
   std::vector<std::shared_ptr<MacroObject>> macros_;
 };
 
+// Counts nested evaluation as long as it lives.
+class Interpreter::DepthGuard {
+ public:
+  explicit DepthGuard(Interpreter* interpreter) : interpreter_(interpreter) {
+    const int limit = interpreter->budget_.limits().depth;
+    if (++interpreter->depth_ > limit) {
+      throw LimitError(absl::StrCat("the template nests more than ", limit,
+                                    " evaluations (endless recursion?)"));
+    }
+    interpreter->budget_.Step();
+  }
+  ~DepthGuard() { --interpreter_->depth_; }
+  DepthGuard(const DepthGuard&) = delete;
+  DepthGuard& operator=(const DepthGuard&) = delete;
+
+ private:
+  Interpreter* interpreter_;
+};
+
+// Swaps the current scope for another one as long as it lives.
+class Interpreter::ScopeGuard {
+ public:
+  ScopeGuard(Interpreter* interpreter, ScopePtr scope)
+      : interpreter_(interpreter), saved_(std::exchange(interpreter->scope_, std::move(scope))) {}
+  ~ScopeGuard() { interpreter_->scope_ = std::move(saved_); }
+  ScopeGuard(const ScopeGuard&) = delete;
+  ScopeGuard& operator=(const ScopeGuard&) = delete;
+
+ private:
+  Interpreter* interpreter_;
+  ScopePtr saved_;
+};
+
 }  // namespace lorica::jinja
 
 #endif  // LORICA_TEXT_JINJA_INTERPRETER_H_

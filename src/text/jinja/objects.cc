@@ -19,7 +19,7 @@ std::optional<Value> Object::GetAttribute(Interpreter&, absl::string_view) { ret
 // ---------------------------------------------------------------------------------------------------
 
 std::optional<Value> NamespaceObject::GetAttribute(Interpreter&, absl::string_view name) {
-  const Value* found = attributes_.Find(name);
+  const Value* found = attributes_.FindText(name);
   if (found == nullptr) return std::nullopt;
   return *found;
 }

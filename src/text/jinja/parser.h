@@ -114,6 +114,14 @@ class Parser {
   int condition_depth_ = 0;  // ifs around: only outside of them must filters and tests exist
 };
 
+// `parts` as the children of a node.
+template <typename... Parts>
+std::vector<ExpressionPtr> ChildList(Parts... parts) {
+  std::vector<ExpressionPtr> children;
+  (children.push_back(std::move(parts)), ...);
+  return children;
+}
+
 }  // namespace lorica::jinja
 
 #endif  // LORICA_TEXT_JINJA_PARSER_H_

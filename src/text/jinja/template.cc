@@ -1,7 +1,5 @@
 #include "lorica/text/jinja/template.h"
 
-#include <utf8proc.h>
-
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "lorica/tensor/check.h"
@@ -9,6 +7,7 @@
 #include "lorica/text/jinja/error.h"
 #include "lorica/text/jinja/interpreter.h"
 #include "lorica/text/jinja/parser.h"
+#include "lorica/text/utf8.h"
 
 namespace lorica::jinja {
 
@@ -21,20 +20,6 @@ std::string AtLine(int line, const char* message) {
   return line > 0 ? absl::StrCat("line ", line, ": ", message) : std::string(message);
 }
 
-// The offset of the first byte that isn't UTF-8; the size of the text where all are.
-size_t ValidUtf8Prefix(absl::string_view text) {
-  const auto* bytes = reinterpret_cast<const utf8proc_uint8_t*>(text.data());
-  size_t position = 0;
-  while (position < text.size()) {
-    utf8proc_int32_t code_point = 0;
-    const auto length = utf8proc_iterate(
-        bytes + position, static_cast<utf8proc_ssize_t>(text.size() - position), &code_point);
-    if (length <= 0) break;
-    position += static_cast<size_t>(length);
-  }
-  return position;
-}
-
 }  // namespace
 
 absl::StatusOr<Template> Template::Parse(absl::string_view source) {
@@ -42,7 +27,7 @@ absl::StatusOr<Template> Template::Parse(absl::string_view source) {
     return absl::InvalidArgumentError(absl::StrCat(
         "a template of ", source.size(), " bytes is larger than the limit of ", kMaxSourceBytes));
   }
-  if (const size_t valid = ValidUtf8Prefix(source); valid != source.size()) {
+  if (const size_t valid = FirstInvalidUtf8(source); valid != source.size()) {
     return absl::InvalidArgumentError(
         absl::StrCat("the template isn't valid UTF-8 at byte ", valid));
   }

@@ -16,7 +16,7 @@ std::string FloatRepr(double value) {
   if (std::isinf(value)) return value < 0 ? "-inf" : "inf";
   // The shortest digits that read back as the same number; Python writes them out from 1e-4 up to
   // 1e16.
-  char buffer[32];
+  char buffer[32] = {};  // stays terminated: the shortest form has at most 24 characters
   const auto end =
       std::to_chars(buffer, buffer + sizeof(buffer), value, std::chars_format::scientific).ptr;
   const absl::string_view shortest(buffer, static_cast<size_t>(end - buffer));
@@ -29,11 +29,13 @@ std::string FloatRepr(double value) {
   }
   const std::string sign = std::signbit(value) ? "-" : "";
   if (exponent < 0) {
-    return sign + "0." + std::string(static_cast<size_t>(-exponent - 1), '0') + digits;
+    return absl::StrCat(sign, "0.", std::string(static_cast<size_t>(-exponent - 1), '0'), digits);
   }
   const auto whole = static_cast<size_t>(exponent) + 1;
-  if (digits.size() <= whole) return sign + digits + std::string(whole - digits.size(), '0') + ".0";
-  return sign + digits.substr(0, whole) + "." + digits.substr(whole);
+  if (digits.size() <= whole) {
+    return absl::StrCat(sign, digits, std::string(whole - digits.size(), '0'), ".0");
+  }
+  return absl::StrCat(sign, digits.substr(0, whole), ".", digits.substr(whole));
 }
 
 std::string QuoteString(absl::string_view text) {

@@ -28,24 +28,6 @@ uint32_t NextCodePoint(absl::string_view text, size_t* position) {
   return static_cast<uint32_t>(code_point);
 }
 
-void AppendUtf8(uint32_t c, std::string* out) {
-  if (c < 0x80) {
-    out->push_back(static_cast<char>(c));
-  } else if (c < 0x800) {
-    out->push_back(static_cast<char>(0xC0 | (c >> 6)));
-    out->push_back(static_cast<char>(0x80 | (c & 0x3F)));
-  } else if (c < 0x10000) {
-    out->push_back(static_cast<char>(0xE0 | (c >> 12)));
-    out->push_back(static_cast<char>(0x80 | ((c >> 6) & 0x3F)));
-    out->push_back(static_cast<char>(0x80 | (c & 0x3F)));
-  } else {
-    out->push_back(static_cast<char>(0xF0 | (c >> 18)));
-    out->push_back(static_cast<char>(0x80 | ((c >> 12) & 0x3F)));
-    out->push_back(static_cast<char>(0x80 | ((c >> 6) & 0x3F)));
-    out->push_back(static_cast<char>(0x80 | (c & 0x3F)));
-  }
-}
-
 int64_t CountCodePoints(absl::string_view text) {
   if (IsAscii(text)) return static_cast<int64_t>(text.size());
   int64_t count = 0;
@@ -115,12 +97,6 @@ bool IsDigit(uint32_t c) {
          (c >= 0x2074 && c <= 0x2079) || (c >= 0x2080 && c <= 0x2089) ||
          (c >= 0x2460 && c <= 0x2468) || (c >= 0x2474 && c <= 0x247C) ||
          (c >= 0x2488 && c <= 0x2490);
-}
-
-bool IsNumeric(uint32_t c) {
-  const utf8proc_category_t category = Category(c);
-  return category == UTF8PROC_CATEGORY_ND || category == UTF8PROC_CATEGORY_NL ||
-         category == UTF8PROC_CATEGORY_NO;
 }
 
 bool IsUpper(uint32_t c) {

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "absl/strings/string_view.h"
+#include "lorica/text/utf8.h"  // AppendUtf8, IsNumeric
 
 namespace lorica::jinja {
 
@@ -18,9 +19,6 @@ bool IsAscii(absl::string_view text);
 
 // The character at byte `*position`, which moves behind it. Requires *position < text.size().
 uint32_t NextCodePoint(absl::string_view text, size_t* position);
-
-// Appends `code_point` as UTF-8.
-void AppendUtf8(uint32_t code_point, std::string* out);
 
 // len() of a Python string.
 int64_t CountCodePoints(absl::string_view text);
@@ -34,7 +32,6 @@ bool IsPrintable(uint32_t c);  // isprintable
 bool IsAlpha(uint32_t c);      // isalpha
 bool IsDecimal(uint32_t c);    // isdecimal
 bool IsDigit(uint32_t c);      // isdigit
-bool IsNumeric(uint32_t c);    // isnumeric
 bool IsUpper(uint32_t c);      // uppercase or titlecase letter
 bool IsLower(uint32_t c);
 

@@ -164,7 +164,7 @@ std::string Value::undefined_reason() const {
 
 Value Value::Get(absl::string_view key) const {
   if (kind_ != Kind::kDict) return Value();
-  const Value* found = as_dict().Find(key);
+  const Value* found = as_dict().FindText(key);
   return found == nullptr ? Value() : *found;
 }
 
@@ -204,7 +204,7 @@ size_t HashKey(const Value& key) {
       // 1, 1.0 and true are the same key; integers beyond 2^53 that share a double merely collide.
       return std::hash<double>()(key.as_double() + 0.0);
     case Value::Kind::kString:
-      return std::hash<absl::string_view>()(key.as_string());
+      return std::hash<std::string>()(key.as_string());
     case Value::Kind::kTuple: {
       size_t hash = 0x345678;
       for (const Value& item : key.as_list()) hash = hash * 1000003 ^ HashKey(item);
@@ -277,7 +277,7 @@ const Value* Dict::Find(const Value& key) const {
   return i < entries_.size() ? &entries_[i].second : nullptr;
 }
 
-const Value* Dict::Find(absl::string_view key) const {
+const Value* Dict::FindText(absl::string_view key) const {
   if (table_.empty()) {
     for (const Entry& entry : entries_) {
       if (entry.first.is_string() && entry.first.as_string() == key) return &entry.second;

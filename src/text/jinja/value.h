@@ -152,7 +152,7 @@ class Dict {
   // Null where the key is absent. Numbers compare across types (1, 1.0 and true are one key), as in
   // Python.
   const Value* Find(const Value& key) const;
-  const Value* Find(absl::string_view key) const;
+  const Value* FindText(absl::string_view key) const;  // of a string key
 
   const std::vector<Entry>& entries() const { return entries_; }
   size_t size() const { return entries_.size(); }

@@ -1,0 +1,184 @@
+#include "lorica/cli/plan_report.h"
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
+#include "lorica/io/quoted.h"
+
+namespace lorica::cli {
+namespace {
+
+std::string Plural(int64_t count, absl::string_view one, absl::string_view many) {
+  return absl::StrCat(Grouped(count), " ", count == 1 ? one : many);
+}
+
+double Percent(int64_t part, int64_t whole) {
+  return whole == 0 ? 0 : 100.0 * static_cast<double>(part) / static_cast<double>(whole);
+}
+
+std::string DataLine(absl::string_view title, const DataSummary& data) {
+  std::string line =
+      absl::StrCat(title, Plural(data.records, "record", "records"), " (", data.format, ")");
+  if (data.dropped > 0) absl::StrAppend(&line, ", ", Grouped(data.dropped), " dropped");
+  if (data.truncated > 0) absl::StrAppend(&line, ", ", Grouped(data.truncated), " truncated");
+  if (data.untrained > 0) {
+    absl::StrAppend(&line, ", ", Grouped(data.untrained), " without a trained token");
+  }
+  absl::StrAppend(&line, "; ", Plural(data.tokens, "token", "tokens"),
+                  absl::StrFormat(", %.1f%% trained", Percent(data.trained_tokens, data.tokens)),
+                  "; longest ", Grouped(data.longest), "\n");
+  return line;
+}
+
+nlohmann::ordered_json DataJson(const DataSummary& data) {
+  return {{"format", data.format},
+          {"records", data.records},
+          {"dropped", data.dropped},
+          {"truncated", data.truncated},
+          {"untrained", data.untrained},
+          {"tokens", data.tokens},
+          {"trained_tokens", data.trained_tokens},
+          {"longest", data.longest}};
+}
+
+}  // namespace
+
+std::string Grouped(int64_t number) {
+  const std::string digits = absl::StrCat(number);
+  std::string text;
+  for (size_t i = 0; i < digits.size(); ++i) {
+    if (i > 0 && digits[i - 1] != '-' && (digits.size() - i) % 3 == 0) text += ',';
+    text += digits[i];
+  }
+  return text;
+}
+
+std::string Size(int64_t bytes) {
+  const double value = static_cast<double>(bytes);
+  if (bytes < 1'000'000) return absl::StrFormat("%.1f kB", value / 1e3);
+  if (bytes < 1'000'000'000) return absl::StrFormat("%.1f MB", value / 1e6);
+  return absl::StrFormat("%.2f GB", value / 1e9);
+}
+
+std::string PlanSummary(const SftPlan& plan) {
+  std::string text =
+      absl::StrCat("model     ", plan.model, " (", plan.family, ", ",
+                   Grouped(plan.model_parameters), " parameters)\ncompute   ", plan.dtype, " on ",
+                   plan.instruction_set, ", ", Plural(plan.threads, "thread", "threads"), "\n");
+  if (plan.modules.empty()) {
+    absl::StrAppend(&text, "training  the whole model");
+  } else {
+    absl::StrAppend(&text, "adapters  ",
+                    Plural(static_cast<int64_t>(plan.modules.size()), "module", "modules"), ": ",
+                    absl::StrJoin(plan.by_name, ", ",
+                                  [](std::string* out, const auto& entry) {
+                                    absl::StrAppend(out, entry.second, " ", entry.first);
+                                  }),
+                    "\ntraining  the adapters");
+  }
+  absl::StrAppend(
+      &text, ", ", Grouped(plan.trainable_parameters), " parameters",
+      absl::StrFormat(" (%.2f%%)\n", Percent(plan.trainable_parameters, plan.model_parameters)));
+  if (!plan.left_out.empty()) {
+    absl::StrAppend(&text, "left out  ", absl::StrJoin(plan.left_out, ", "), " (no gradient)\n");
+  }
+  if (plan.data.has_value()) text += DataLine("data      ", *plan.data);
+  if (plan.eval_data.has_value()) text += DataLine("held out  ", *plan.eval_data);
+  if (plan.total_steps > 0) {
+    absl::StrAppend(&text, "steps     ", Grouped(plan.total_steps), " (",
+                    Grouped(plan.steps_per_epoch), " an epoch, ", Grouped(plan.warmup_steps),
+                    " of warm-up)");
+    if (plan.resumed_step > 0) {
+      absl::StrAppend(&text, ", continuing after step ", Grouped(plan.resumed_step));
+    }
+    text += "\n";
+  }
+  const MemoryPlan& memory = plan.memory;
+  absl::StrAppend(&text, "memory    about ", Size(memory.total()), ": weights ",
+                  Size(memory.weights), ", trained parameters ", Size(memory.trained),
+                  ", optimizer ", Size(memory.optimizer), ", activations ",
+                  Size(memory.activations), ", logits ", Size(memory.logits), "\n");
+  for (const std::string& note : plan.notes) absl::StrAppend(&text, "note      ", note, "\n");
+  return text;
+}
+
+std::string PlanModules(const SftPlan& plan) {
+  size_t width = 0;
+  for (const PlannedModule& module : plan.modules) width = std::max(width, module.path.size());
+  std::string text;
+  for (const PlannedModule& module : plan.modules) {
+    absl::StrAppend(&text, module.path, std::string(width - module.path.size() + 2, ' '),
+                    ShapeText(module.shape), "  rank ", module.rank, ", alpha ", module.alpha,
+                    "\n");
+  }
+  return text;
+}
+
+std::string MarkedText(const std::vector<MarkedPiece>& pieces, bool colour) {
+  std::string text;
+  for (const MarkedPiece& piece : pieces) {
+    if (!piece.trained) {
+      text += piece.text;
+    } else if (colour) {
+      absl::StrAppend(&text, "\033[7m", piece.text, "\033[27m");
+    } else {
+      absl::StrAppend(&text, "[[", piece.text, "]]");
+    }
+  }
+  return text;
+}
+
+std::string PlanRecords(const SftPlan& plan, bool colour) {
+  std::string text;
+  for (size_t i = 0; i < plan.first_records.size(); ++i) {
+    absl::StrAppend(&text, "--- record ", i,
+                    colour ? ", trained tokens in reverse\n" : ", trained tokens in [[ ]]\n",
+                    MarkedText(plan.first_records[i], colour), "\n");
+  }
+  return text;
+}
+
+nlohmann::ordered_json PlanJson(const SftPlan& plan) {
+  using Json = nlohmann::ordered_json;
+  Json json = {{"model", plan.model},
+               {"family", plan.family},
+               {"dtype", plan.dtype},
+               {"instruction_set", plan.instruction_set},
+               {"threads", plan.threads},
+               {"model_parameters", plan.model_parameters},
+               {"trainable_parameters", plan.trainable_parameters}};
+  if (!plan.fingerprint.empty()) json["fingerprint"] = plan.fingerprint;
+  json["modules"] = Json::array();
+  for (const PlannedModule& module : plan.modules) {
+    json["modules"].push_back({{"path", module.path},
+                               {"shape", module.shape},
+                               {"rank", module.rank},
+                               {"alpha", module.alpha}});
+  }
+  json["left_out"] = plan.left_out;
+  json["data"] = plan.data.has_value() ? DataJson(*plan.data) : Json();
+  json["eval_data"] = plan.eval_data.has_value() ? DataJson(*plan.eval_data) : Json();
+  json["steps_per_epoch"] = plan.steps_per_epoch;
+  json["total_steps"] = plan.total_steps;
+  json["warmup_steps"] = plan.warmup_steps;
+  json["resumed_step"] = plan.resumed_step;
+  json["memory_bytes"] = {
+      {"weights", plan.memory.weights},     {"trained", plan.memory.trained},
+      {"optimizer", plan.memory.optimizer}, {"activations", plan.memory.activations},
+      {"logits", plan.memory.logits},       {"total", plan.memory.total()}};
+  json["first_records"] = Json::array();
+  for (const std::vector<MarkedPiece>& record : plan.first_records) {
+    Json pieces = Json::array();
+    for (const MarkedPiece& piece : record) {
+      pieces.push_back({{"text", piece.text}, {"trained", piece.trained}});
+    }
+    json["first_records"].push_back(std::move(pieces));
+  }
+  json["notes"] = plan.notes;
+  return json;
+}
+
+}  // namespace lorica::cli

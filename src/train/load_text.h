@@ -1,0 +1,49 @@
+// Tokenizer, template and data of a command, with errors in the codes of exit_status.h.
+#ifndef LORICA_TRAIN_LOAD_TEXT_H_
+#define LORICA_TRAIN_LOAD_TEXT_H_
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "lorica/text/chat_template.h"
+#include "lorica/text/tokenizer.h"
+#include "lorica/train/dataset.h"
+
+namespace lorica {
+
+// What a model knows of text; either may be absent.
+struct ModelText {
+  std::optional<Tokenizer> tokenizer;
+  std::optional<ChatTemplate> chat_template;
+
+  // A checksum of the template's source; empty without one.
+  std::string TemplateFingerprint() const;
+};
+
+// `template_file` stands in place of the model's own template; empty: the model's.
+absl::StatusOr<ModelText> LoadModelText(const std::string& model_path,
+                                        const std::string& template_file);
+
+struct DataOptions {
+  std::string train_on = "assistant";
+  std::string system;
+  std::string overlong = "truncate";
+  int64_t max_length = 0;
+  int64_t vocab_size = 0;
+  bool require_trained = true;
+};
+
+absl::StatusOr<Dataset> LoadDataset(const std::vector<std::string>& files, const ModelText& text,
+                                    const DataOptions& options);
+
+// The ids of one user message as a model with a template expects it, ready for its answer; without
+// a template those of the plain text. FailedPrecondition without a tokenizer.
+absl::StatusOr<std::vector<int32_t>> EncodePrompt(const ModelText& text, const std::string& prompt,
+                                                  const std::string& system);
+
+}  // namespace lorica
+
+#endif  // LORICA_TRAIN_LOAD_TEXT_H_

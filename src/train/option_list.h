@@ -1,0 +1,44 @@
+// One list of a command's options: the command line, TOML files, validation of names and the
+// comparison with a checkpoint are loops over it.
+#ifndef LORICA_TRAIN_OPTION_LIST_H_
+#define LORICA_TRAIN_OPTION_LIST_H_
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/strings/string_view.h"
+
+namespace lorica {
+
+struct OptionInfo {
+  absl::string_view name;   // long name in kebab-case, without dashes
+  absl::string_view group;  // heading in the help
+  absl::string_view help;   // one line; the unit included, the default not
+  // The values that a text option may have; empty: any.
+  std::vector<absl::string_view> choices = {};
+  // What holds where the value is absent, for options without a value of their own by default.
+  absl::string_view default_text = "";
+  // May differ from the checkpoint's when a run is resumed.
+  bool may_change = false;
+};
+
+// Receives every option and the variable that holds its value. Where a variable is optional, its
+// absence is the default.
+class OptionVisitor {
+ public:
+  virtual ~OptionVisitor() = default;
+  virtual void On(const OptionInfo& info, std::string& value) = 0;
+  virtual void On(const OptionInfo& info, std::vector<std::string>& value) = 0;
+  virtual void On(const OptionInfo& info, bool& value) = 0;
+  virtual void On(const OptionInfo& info, int64_t& value) = 0;
+  virtual void On(const OptionInfo& info, double& value) = 0;
+  virtual void On(const OptionInfo& info, std::optional<int64_t>& value) = 0;
+  virtual void On(const OptionInfo& info, std::optional<double>& value) = 0;
+};
+
+}  // namespace lorica
+
+#endif  // LORICA_TRAIN_OPTION_LIST_H_

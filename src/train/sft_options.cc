@@ -1,0 +1,261 @@
+#include "lorica/train/sft_options.h"
+
+#include <algorithm>
+#include <cmath>
+#include <utility>
+
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "lorica/io/quoted.h"
+#include "lorica/tensor/check.h"
+#include "lorica/tensor/status.h"
+#include "lorica/text/utf8.h"
+#include "lorica/train/toml_options.h"
+
+namespace lorica {
+namespace {
+
+absl::Status Wrong(absl::string_view name, absl::string_view expected, absl::string_view found) {
+  return absl::InvalidArgumentError(
+      absl::StrCat("--", name, ": expected ", expected, ", found ", found));
+}
+
+// Texts are valid UTF-8 and, where choices are listed, among them.
+class TextCheck final : public OptionVisitor {
+ public:
+  void On(const OptionInfo& info, std::string& value) override { Check(info, value); }
+  void On(const OptionInfo& info, std::vector<std::string>& value) override {
+    for (const std::string& text : value) {
+      Check(info, text);
+      if (text.empty()) Keep(Wrong(info.name, "a text", "an empty one"));
+    }
+  }
+  void On(const OptionInfo&, bool&) override {}
+  void On(const OptionInfo&, int64_t&) override {}
+  void On(const OptionInfo&, double&) override {}
+  void On(const OptionInfo&, std::optional<int64_t>&) override {}
+  void On(const OptionInfo&, std::optional<double>&) override {}
+
+  absl::Status status() const { return status_; }
+
+ private:
+  void Check(const OptionInfo& info, const std::string& value) {
+    if (FirstInvalidUtf8(value) != value.size()) {
+      Keep(Wrong(info.name, "valid UTF-8", Quoted(value)));
+    } else if (value.find('\0') != std::string::npos) {
+      Keep(Wrong(info.name, "a text without NUL bytes", Quoted(value)));
+    }
+    const auto& choices = info.choices;
+    const bool absent = value.empty() && !info.default_text.empty();
+    if (choices.empty() || absent ||
+        std::find(choices.begin(), choices.end(), value) != choices.end()) {
+      return;
+    }
+    std::vector<std::string> names(choices.begin(), choices.end());
+    const std::string nearest = NearestName(value, names);
+    Keep(Wrong(info.name, absl::StrCat("one of ", absl::StrJoin(names, ", ")),
+               absl::StrCat(Quoted(value), nearest.empty() ? "" : "; did you mean ", nearest)));
+  }
+  void Keep(absl::Status status) {
+    if (status_.ok()) status_ = std::move(status);
+  }
+
+  absl::Status status_;
+};
+
+absl::Status AtLeast(absl::string_view name, int64_t value, int64_t least) {
+  if (value >= least) return absl::OkStatus();
+  return Wrong(name, absl::StrCat("a whole number of at least ", least), absl::StrCat(value));
+}
+absl::Status AtLeast(absl::string_view name, const std::optional<int64_t>& value, int64_t least) {
+  return value.has_value() ? AtLeast(name, *value, least) : absl::OkStatus();
+}
+absl::Status InRange(absl::string_view name, double value, bool ok, absl::string_view range) {
+  if (ok && std::isfinite(value)) return absl::OkStatus();
+  return Wrong(name, absl::StrCat("a number ", range), absl::StrCat(value));
+}
+
+// "PATTERN=VALUE", split at the last '='.
+template <typename Value, typename Parse>
+absl::Status SplitPattern(absl::string_view name, const std::string& text, const Parse& parse,
+                          std::vector<std::pair<std::string, Value>>* patterns) {
+  const size_t at = text.rfind('=');
+  Value value{};
+  if (at == std::string::npos || at == 0 || !parse(text.substr(at + 1), &value)) {
+    return Wrong(name, "PATTERN=NUMBER", Quoted(text));
+  }
+  if (patterns != nullptr) patterns->emplace_back(text.substr(0, at), value);
+  return absl::OkStatus();
+}
+bool ParseRank(const std::string& text, int64_t* value) {
+  return absl::SimpleAtoi(text, value) && *value >= 1 && *value <= kMaxLoraRank;
+}
+bool ParseAlpha(const std::string& text, double* value) {
+  return absl::SimpleAtod(text, value) && std::isfinite(*value) && *value > 0;
+}
+
+absl::Status ValidateAdapter(const SftOptions& o) {
+  if (o.lora_rank.has_value() && (*o.lora_rank < 0 || *o.lora_rank > kMaxLoraRank)) {
+    return Wrong("lora-rank", absl::StrCat("0 (full training) to ", kMaxLoraRank),
+                 absl::StrCat(*o.lora_rank));
+  }
+  if (o.lora_alpha.has_value()) {
+    LORICA_RETURN_IF_ERROR(InRange("lora-alpha", *o.lora_alpha, *o.lora_alpha > 0, "above 0"));
+  }
+  LORICA_RETURN_IF_ERROR(InRange("lora-dropout", o.lora_dropout,
+                                 o.lora_dropout >= 0 && o.lora_dropout < 1, "in [0, 1)"));
+  for (const std::string& text : o.rank_pattern) {
+    LORICA_RETURN_IF_ERROR(SplitPattern<int64_t>("rank-pattern", text, ParseRank, nullptr));
+  }
+  for (const std::string& text : o.alpha_pattern) {
+    LORICA_RETURN_IF_ERROR(SplitPattern<double>("alpha-pattern", text, ParseAlpha, nullptr));
+  }
+  if (!IsFullTraining(o)) return absl::OkStatus();
+  const std::pair<const char*, bool> meaningless[] = {
+      {"init-adapter", !o.init_adapter.empty()},
+      {"target", !o.target.empty()},
+      {"exclude", !o.exclude.empty()},
+      {"rank-pattern", !o.rank_pattern.empty()},
+      {"alpha-pattern", !o.alpha_pattern.empty()},
+      {"lora-alpha", o.lora_alpha.has_value()},
+      {"lora-dropout", o.lora_dropout != 0},
+      {"lora-scaling", !o.lora_scaling.empty()},
+  };
+  for (const auto& [name, given] : meaningless) {
+    if (given) {
+      return absl::InvalidArgumentError(absl::StrCat(
+          "--", name, " has no meaning with --lora-rank 0, which trains the whole model"));
+    }
+  }
+  return absl::OkStatus();
+}
+
+absl::Status ValidateSteps(const SftOptions& o) {
+  LORICA_RETURN_IF_ERROR(AtLeast("max-length", o.max_length, 2));
+  LORICA_RETURN_IF_ERROR(AtLeast("epochs", o.epochs, 1));
+  LORICA_RETURN_IF_ERROR(AtLeast("max-steps", o.max_steps, 1));
+  LORICA_RETURN_IF_ERROR(AtLeast("batch-size", o.batch_size, 1));
+  LORICA_RETURN_IF_ERROR(AtLeast("micro-batch-size", o.micro_batch_size, 1));
+  LORICA_RETURN_IF_ERROR(AtLeast("warmup-steps", o.warmup_steps, 0));
+  LORICA_RETURN_IF_ERROR(InRange("warmup-ratio", o.warmup_ratio,
+                                 o.warmup_ratio >= 0 && o.warmup_ratio <= 1, "in [0, 1]"));
+  LORICA_RETURN_IF_ERROR(InRange("min-lr-ratio", o.min_lr_ratio,
+                                 o.min_lr_ratio >= 0 && o.min_lr_ratio <= 1, "in [0, 1]"));
+  LORICA_RETURN_IF_ERROR(
+      InRange("max-grad-norm", o.max_grad_norm, o.max_grad_norm >= 0, "of 0 or more"));
+  LORICA_RETURN_IF_ERROR(AtLeast("eval-every", o.eval_every, 1));
+  LORICA_RETURN_IF_ERROR(AtLeast("early-stop", o.early_stop, 1));
+  LORICA_RETURN_IF_ERROR(AtLeast("sample-tokens", o.sample_tokens, 1));
+  LORICA_RETURN_IF_ERROR(AtLeast("save-every", o.save_every, 1));
+  LORICA_RETURN_IF_ERROR(AtLeast("keep", o.keep, 1));
+  LORICA_RETURN_IF_ERROR(AtLeast("threads", o.threads, 0));
+  LORICA_RETURN_IF_ERROR(AtLeast("seed", o.seed, 0));
+  return AtLeast("device", o.device, 0);
+}
+
+}  // namespace
+
+absl::Status Validate(const SftOptions& options, bool need_paths) {
+  TextCheck texts;
+  SftOptions copy = options;
+  VisitSftOptions(copy, texts);
+  LORICA_RETURN_IF_ERROR(texts.status());
+  const SftOptions& o = options;
+  if (o.model.empty()) return Wrong("model", "a folder or a .gguf file", "nothing");
+  if (need_paths && o.data.empty()) return Wrong("data", "at least one file", "nothing");
+  if (need_paths && o.output.empty()) return Wrong("output", "a folder", "nothing");
+  LORICA_RETURN_IF_ERROR(ValidateAdapter(o));
+  LORICA_RETURN_IF_ERROR(ValidateSteps(o));
+  const absl::Status optimizer = Validate(OptimizerOptionsOf(o));
+  if (!optimizer.ok()) {
+    return absl::InvalidArgumentError(absl::StrCat("--", optimizer.message()));
+  }
+  const std::pair<const char*, bool> need_evaluation[] = {
+      {"eval-every", o.eval_every.has_value()},
+      {"eval-at-start", o.eval_at_start},
+      {"keep-best", o.keep_best},
+      {"early-stop", o.early_stop.has_value()},
+  };
+  for (const auto& [name, given] : need_evaluation) {
+    // A data folder may bring its own held-out file, so only a plan of no data at all is refused.
+    if (given && o.eval_data.empty() && o.data.empty() && need_paths) {
+      return absl::InvalidArgumentError(absl::StrCat("--", name, " needs --eval-data"));
+    }
+  }
+  if (o.resume.empty()) return Wrong("resume", "auto, never or a path", "nothing");
+  if (o.backend != "cpu") {
+    return absl::InvalidArgumentError(
+        absl::StrCat("--backend ", o.backend, ": this build has no such backend; use cpu"));
+  }
+  return absl::OkStatus();
+}
+
+LoraConfig LoraConfigOf(const SftOptions& options) {
+  LoraConfig config;
+  config.rank = options.lora_rank.value_or(config.rank);
+  config.alpha = options.lora_alpha.value_or(config.alpha);
+  if (!options.lora_scaling.empty()) config.scaling = *ParseLoraScaling(options.lora_scaling);
+  config.dropout = options.lora_dropout;
+  config.init = *ParseLoraInit(options.lora_init);
+  config.targets = options.target;
+  config.excludes = options.exclude;
+  for (const std::string& text : options.rank_pattern) {
+    const absl::Status split =
+        SplitPattern<int64_t>("rank-pattern", text, ParseRank, &config.rank_pattern);
+    LORICA_CHECK(split.ok(), split.message());
+  }
+  for (const std::string& text : options.alpha_pattern) {
+    const absl::Status split =
+        SplitPattern<double>("alpha-pattern", text, ParseAlpha, &config.alpha_pattern);
+    LORICA_CHECK(split.ok(), split.message());
+  }
+  config.seed = static_cast<uint64_t>(options.seed);
+  return config;
+}
+
+OptimizerOptions OptimizerOptionsOf(const SftOptions& options) {
+  OptimizerOptions o;
+  o.kind = options.optimizer == "muon" ? OptimizerKind::kMuon : OptimizerKind::kAdamW;
+  o.adamw = {.lr = options.lr,
+             .beta1 = options.beta1,
+             .beta2 = options.beta2,
+             .eps = options.eps,
+             .weight_decay = options.weight_decay};
+  o.muon = {.lr = options.muon_lr,
+            .momentum = options.muon_momentum,
+            .nesterov = options.muon_nesterov,
+            .weight_decay = options.weight_decay};
+  return o;
+}
+
+LrSchedule ScheduleOf(const SftOptions& options, int64_t total_steps) {
+  LrSchedule schedule;
+  for (ScheduleKind kind : {ScheduleKind::kConstant, ScheduleKind::kLinear}) {
+    if (options.schedule == Name(kind)) schedule.kind = kind;
+  }
+  schedule.total_steps = total_steps;
+  schedule.min_ratio = options.min_lr_ratio;
+  schedule.warmup_steps = options.warmup_steps.value_or(
+      static_cast<int64_t>(std::ceil(options.warmup_ratio * static_cast<double>(total_steps))));
+  return schedule;
+}
+
+DType ComputeTypeOf(const SftOptions& options) {
+  if (options.dtype == "bf16") return DType::kBF16;
+  return options.dtype == "f64" ? DType::kF64 : DType::kF32;
+}
+
+std::string SftOptionsToToml(const SftOptions& options) {
+  SftOptions copy = options;
+  return FormatTomlOptions([&](OptionVisitor& visitor) { VisitSftOptions(copy, visitor); });
+}
+
+absl::StatusOr<SftOptions> SftOptionsFromToml(absl::string_view text, absl::string_view where,
+                                              SftOptions base) {
+  LORICA_RETURN_IF_ERROR(ParseTomlOptions(
+      text, where, [&](OptionVisitor& visitor) { VisitSftOptions(base, visitor); }));
+  return base;
+}
+
+}  // namespace lorica

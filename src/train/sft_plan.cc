@@ -1,0 +1,110 @@
+// What a run will do, told before it does it.
+#include <algorithm>
+#include <map>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "lorica/tensor/cpu_backend.h"
+#include "lorica/tensor/status.h"
+#include "lorica/train/exit_status.h"
+#include "lorica/train/sft.h"
+#include "lorica/train/sft_setup.h"
+
+namespace lorica {
+namespace internal {
+namespace {
+
+constexpr int64_t kShownRecords = 3;
+
+std::string LastName(const std::string& path) { return path.substr(path.rfind('.') + 1); }
+
+DataSummary SummaryOf(const Dataset& dataset) {
+  const DatasetStatistics& s = dataset.statistics();
+  return {.format = std::string(Name(s.format)),
+          .records = s.records,
+          .dropped = s.dropped,
+          .truncated = s.truncated,
+          .untrained = s.untrained,
+          .tokens = s.tokens,
+          .trained_tokens = s.trained_tokens,
+          .longest = s.longest};
+}
+
+std::string TextOf(const ModelText& text, absl::Span<const int32_t> ids) {
+  if (text.tokenizer.has_value()) {
+    const absl::StatusOr<std::string> decoded = text.tokenizer->Decode(ids);
+    if (decoded.ok()) return *decoded;
+  }
+  std::string numbers;
+  for (const int32_t id : ids) absl::StrAppend(&numbers, numbers.empty() ? "" : " ", id);
+  return numbers;
+}
+
+// Runs of tokens that are trained and that aren't. The first token never is: nothing comes before
+// it.
+std::vector<MarkedPiece> Mark(const ModelText& text, const TrainingSequence& sequence) {
+  std::vector<MarkedPiece> pieces;
+  size_t begin = 0;
+  bool trained = false;
+  for (size_t t = 1; t <= sequence.ids.size(); ++t) {
+    const bool next = t < sequence.ids.size() && sequence.targets[t - 1] >= 0;
+    if (t < sequence.ids.size() && next == trained) continue;
+    pieces.push_back({TextOf(text, {sequence.ids.data() + begin, t - begin}), trained});
+    begin = t;
+    trained = next;
+  }
+  return pieces;
+}
+
+}  // namespace
+
+SftPlan PlanOf(SftSetup& setup) {
+  const SftOptions& options = setup.options;
+  SftPlan plan;
+  plan.model = options.model;
+  plan.family = setup.model->config().family;
+  plan.fingerprint = setup.fingerprint;
+  plan.dtype = options.dtype;
+  plan.instruction_set = CpuTargetName();
+  plan.threads = setup.pool->threads();
+  plan.notes = setup.notes;
+  std::map<std::string, size_t> places;
+  for (const AdaptedModule& module : setup.adapters.modules()) {
+    const LoraFactors& factors = module.adapter->factors(0);
+    const Shape shape = module.host->weight_shape();
+    plan.modules.push_back(
+        {module.path, {shape.begin(), shape.end()}, factors.rank(), factors.alpha});
+    const auto [it, added] = places.emplace(LastName(module.path), plan.by_name.size());
+    if (added) plan.by_name.emplace_back(it->first, 0);
+    ++plan.by_name[it->second].second;
+  }
+  plan.left_out = setup.left_out;
+  plan.trainable_parameters = setup.memory.trained_parameters;
+  plan.model_parameters = setup.memory.model_parameters;
+  if (setup.train.has_value()) {
+    plan.data = SummaryOf(*setup.train);
+    const int64_t records = setup.train->size();
+    plan.steps_per_epoch = (records + options.batch_size - 1) / options.batch_size;
+    plan.total_steps = TotalSteps(records, setup.trainer_options);
+    plan.warmup_steps = setup.trainer_options.schedule.warmup_steps;
+    for (int64_t i = 0; i < std::min(records, kShownRecords); ++i) {
+      plan.first_records.push_back(Mark(setup.text, setup.train->sequence(i)));
+    }
+  }
+  if (setup.eval.has_value()) plan.eval_data = SummaryOf(*setup.eval);
+  plan.rows_per_pass = setup.trainer_options.batch.rows;
+  plan.tokens_per_pass = setup.memory.tokens;
+  plan.memory = EstimateMemory(setup.memory);
+  return plan;
+}
+
+}  // namespace internal
+
+absl::StatusOr<SftPlan> PlanSft(const SftOptions& options) {
+  LORICA_RETURN_IF_ERROR(Validate(options, /*need_paths=*/false));
+  LORICA_ASSIGN_OR_RETURN(internal::SftSetup setup,
+                          internal::SetUp(options, /*with_weights=*/false, nullptr));
+  return internal::PlanOf(setup);
+}
+
+}  // namespace lorica

@@ -1,0 +1,261 @@
+#include "lorica/train/sft_setup.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "lorica/nn/model_loader.h"
+#include "lorica/peft/peft_files.h"
+#include "lorica/tensor/cpu_backend.h"
+#include "lorica/tensor/status.h"
+#include "lorica/train/exit_status.h"
+#include "lorica/train/toml_options.h"
+
+namespace lorica::internal {
+namespace {
+
+void Say(const Message& say, const std::string& text) {
+  if (say) say(text);
+}
+
+absl::Status OpenBaseModel(SftSetup& setup, bool with_weights) {
+  const SftOptions& options = setup.options;
+  const DType compute = ComputeTypeOf(options);
+  LORICA_ASSIGN_OR_RETURN(const ModelFiles files, AsInputError(OpenModel(options.model)));
+  LORICA_ASSIGN_OR_RETURN(setup.fingerprint, AsInputError(Fingerprint(files)));
+  setup.model = std::make_unique<CausalLm>(files.config, compute);
+  if (with_weights) {
+    // A model that trains needs bytes of its own, and a mapped file would be read twice.
+    const LoadOptions load = {.borrow = !IsFullTraining(options)};
+    LORICA_RETURN_IF_ERROR(AsInputError(LoadWeights(*setup.model, files, *setup.backend, load)));
+  }
+  setup.notes = files.config.notes;
+  return absl::OkStatus();
+}
+
+std::string Contradiction(const std::string& path, absl::string_view what, double here,
+                          double there) {
+  return absl::StrCat("--", what, " contradicts --init-adapter: ", path, " has ", there, " there, ",
+                      here, " by the options");
+}
+
+// Options that were given must say what the adapter says.
+absl::Status CheckAgainstAdapter(const SftSetup& setup) {
+  const SftOptions& options = setup.options;
+  LoraConfig config = LoraConfigOf(options);
+  if (!options.target.empty() || !options.exclude.empty()) {
+    LORICA_ASSIGN_OR_RETURN(
+        const TargetSelection selection,
+        AsOptionError(SelectTargets(*setup.model, options.target, options.exclude)));
+    std::vector<std::string> wanted, there;
+    for (const TargetCandidate& module : selection.selected) wanted.push_back(module.path);
+    for (const AdaptedModule& module : setup.adapters.modules()) there.push_back(module.path);
+    if (wanted != there) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("--target and --exclude contradict --init-adapter: they select ",
+                       wanted.size(), " modules, the adapter has ", there.size(), " others"));
+    }
+  }
+  const bool rank_given = options.lora_rank.has_value() || !options.rank_pattern.empty();
+  const bool alpha_given = options.lora_alpha.has_value() || !options.alpha_pattern.empty();
+  for (const AdaptedModule& module : setup.adapters.modules()) {
+    const LoraFactors& factors = module.adapter->factors(0);
+    const TargetCandidate candidate = {module.path, module.host};
+    const int64_t rank = RankOf(config, candidate);
+    const double alpha = AlphaOf(config, candidate);
+    if (rank_given && rank != factors.rank()) {
+      return absl::InvalidArgumentError(Contradiction(module.path, "lora-rank",
+                                                      static_cast<double>(rank),
+                                                      static_cast<double>(factors.rank())));
+    }
+    if (alpha_given && alpha != factors.alpha) {
+      return absl::InvalidArgumentError(
+          Contradiction(module.path, "lora-alpha", alpha, factors.alpha));
+    }
+    if (!options.lora_scaling.empty() && config.scaling != factors.scaling) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("--lora-scaling contradicts --init-adapter: expected ",
+                       Name(factors.scaling), ", found ", options.lora_scaling));
+    }
+  }
+  return absl::OkStatus();
+}
+
+absl::Status LoadInitialAdapter(SftSetup& setup) {
+  SftOptions& options = setup.options;
+  LORICA_ASSIGN_OR_RETURN(
+      setup.adapters,
+      AsInputError(LoadPeftAdapter(options.init_adapter, *setup.model, *setup.backend,
+                                   ComputeTypeOf(options), static_cast<uint64_t>(options.seed))));
+  LORICA_RETURN_IF_ERROR(CheckAgainstAdapter(setup));
+  for (const AdaptedModule& module : setup.adapters.modules()) {
+    LoraFactors& factors = module.adapter->factors(0);
+    if (options.lora_dropout > 0 && module.host->kind() == AdapterHost::Kind::kEmbedding) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("--lora-dropout: an embedding has no branch input to drop: ", module.path));
+    }
+    factors.dropout = options.lora_dropout;
+  }
+  return absl::OkStatus();
+}
+
+absl::Status MakeTrainableParts(SftSetup& setup, bool with_weights) {
+  SftOptions& options = setup.options;
+  CausalLm& model = *setup.model;
+  if (IsFullTraining(options)) {
+    if (with_weights) MakeTrainable(model);
+    return absl::OkStatus();
+  }
+  if (!options.init_adapter.empty()) return LoadInitialAdapter(setup);
+  const LoraConfig config = LoraConfigOf(options);
+  // The same selection that injecting makes, for what it leaves out.
+  LORICA_ASSIGN_OR_RETURN(TargetSelection selection,
+                          AsOptionError(SelectTargets(model, config.targets, config.excludes)));
+  setup.left_out = std::move(selection.left_out);
+  LORICA_ASSIGN_OR_RETURN(
+      setup.adapters,
+      AsOptionError(InjectLora(model, *setup.backend, ComputeTypeOf(options), config)));
+  return absl::OkStatus();
+}
+
+bool HeadTrains(const SftSetup& setup) {
+  if (IsFullTraining(setup.options)) return true;
+  const AdapterHost* head = &setup.model->lm_head();
+  return std::any_of(setup.adapters.modules().begin(), setup.adapters.modules().end(),
+                     [&](const AdaptedModule& module) { return module.host == head; });
+}
+
+// Values of the optimizer's state. Counted from the tree, so that it works without weights.
+int64_t OptimizerValues(SftSetup& setup) {
+  const bool muon = setup.options.optimizer == "muon" && IsFullTraining(setup.options);
+  if (!muon) return 2 * setup.memory.trained_parameters;
+  int64_t values = 0;
+  ForEachParameter(*setup.model, [&](const std::string& path, Parameter& parameter) {
+    const bool table = path == "lm_head.weight" || path == "model.embed_tokens.weight";
+    const bool matrix = parameter.shape().rank() == 2 && !table;
+    const ParameterRole role = matrix ? ParameterRole::kMatrix : ParameterRole::kVector;
+    values += parameter.numel() * StateCopies(OptimizerKind::kMuon, role, parameter.shape().rank());
+  });
+  return values;
+}
+
+// Fills in how steps are cut and what memory they take.
+void PlanPasses(SftSetup& setup) {
+  const SftOptions& options = setup.options;
+  MemoryFacts& facts = setup.memory;
+  facts.config = &setup.model->config();
+  facts.model_parameters = CountParameters(*setup.model);
+  facts.compute = ComputeTypeOf(options);
+  facts.full_training = IsFullTraining(options);
+  facts.head_trains = HeadTrains(setup);
+  facts.recompute = options.recompute == "full";
+  facts.trained_parameters =
+      facts.full_training ? facts.model_parameters : setup.adapters.CountParameters();
+  facts.optimizer_values = OptimizerValues(setup);
+
+  TrainerOptions& trainer = setup.trainer_options;
+  trainer.optimizer = OptimizerOptionsOf(options);
+  trainer.max_grad_norm = options.max_grad_norm;
+  trainer.batch_size = options.batch_size;
+  trainer.epochs = options.epochs;
+  trainer.max_steps = options.max_steps;
+  trainer.shuffle = options.shuffle;
+  trainer.seed = static_cast<uint64_t>(options.seed);
+  trainer.recompute = facts.recompute;
+  trainer.batch.packing = options.packing;
+  trainer.batch.row_tokens = options.max_length;
+  trainer.batch.rows = options.micro_batch_size.value_or(0);
+  trainer.batch.pass_tokens = TokensPerPass(facts);
+  if (setup.train.has_value()) {
+    trainer.schedule = ScheduleOf(options, TotalSteps(setup.train->size(), trainer));
+  }
+
+  // The largest pass that can come: rows of the longest length that records or packing give.
+  const int64_t longest =
+      setup.train.has_value() ? setup.train->statistics().longest : options.max_length;
+  const int64_t step_tokens = longest * options.batch_size;
+  if (trainer.batch.rows > 0) {
+    const int64_t row = options.packing ? options.max_length : longest;
+    facts.tokens = std::min(step_tokens, trainer.batch.rows * row);
+  } else {
+    facts.tokens = std::min(step_tokens, std::max(longest, trainer.batch.pass_tokens));
+  }
+}
+
+absl::Status LoadData(SftSetup& setup, const Message& say) {
+  SftOptions& options = setup.options;
+  if (options.data.empty()) return absl::OkStatus();
+  LORICA_ASSIGN_OR_RETURN(const DataFiles files, AsInputError(FindDataFiles(options.data)));
+  setup.train_files = files.train;
+  DataOptions data = {.train_on = options.train_on,
+                      .system = options.system,
+                      .overlong = options.overlong,
+                      .max_length = options.max_length,
+                      .vocab_size = setup.model->config().vocab_size};
+  Say(say, absl::StrCat("reading ", files.train.size() == 1
+                                        ? files.train[0]
+                                        : absl::StrCat(files.train.size(), " data files")));
+  LORICA_ASSIGN_OR_RETURN(setup.train, LoadDataset(files.train, setup.text, data));
+
+  std::vector<std::string> held_out = files.valid;
+  if (!options.eval_data.empty()) {
+    LORICA_ASSIGN_OR_RETURN(const DataFiles eval, AsInputError(FindDataFiles(options.eval_data)));
+    held_out = eval.valid.empty() ? eval.train : eval.valid;
+  }
+  if (!held_out.empty()) {
+    LORICA_ASSIGN_OR_RETURN(setup.eval, LoadDataset(held_out, setup.text, data));
+  } else if (options.keep_best || options.early_stop.has_value() ||
+             options.eval_every.has_value() || options.eval_at_start) {
+    return absl::InvalidArgumentError(
+        "--keep-best, --early-stop, --eval-every and --eval-at-start need --eval-data or a data "
+        "folder with a valid file");
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+ParameterGroup SftSetup::Parameters() {
+  return IsFullTraining(options) ? ParametersOf(*model) : ParametersOf(adapters);
+}
+
+absl::StatusOr<SftSetup> SetUp(const SftOptions& options, bool with_weights, const Message& say) {
+  SftSetup setup;
+  setup.options = options;
+  const int threads = options.threads > 0
+                          ? static_cast<int>(std::min<int64_t>(options.threads, 1024))
+                          : AvailableCores();
+  setup.pool = std::make_unique<ThreadPool>(threads);
+  setup.backend = MakeCpuBackend(*setup.pool);
+  // An adapter may bring copies of base weights, which are compared.
+  const bool load = with_weights || !options.init_adapter.empty();
+  Say(say, absl::StrCat("loading ", options.model));
+  LORICA_RETURN_IF_ERROR(OpenBaseModel(setup, load));
+  LORICA_RETURN_IF_ERROR(MakeTrainableParts(setup, load));
+  LORICA_ASSIGN_OR_RETURN(setup.text, LoadModelText(options.model, options.chat_template));
+  LORICA_RETURN_IF_ERROR(LoadData(setup, say));
+  if (!options.sample.empty() && !setup.text.tokenizer.has_value()) {
+    return absl::FailedPreconditionError(
+        absl::StrCat(options.model, ": --sample needs a tokenizer, and the model has none"));
+  }
+  PlanPasses(setup);
+  return setup;
+}
+
+absl::StatusOr<RunIdentity> IdentityOf(const SftSetup& setup) {
+  RunIdentity identity;
+  SftOptions options = setup.options;
+  identity.options =
+      FixedOptions([&](OptionVisitor& visitor) { VisitSftOptions(options, visitor); });
+  for (const std::string& path : setup.train_files) {
+    LORICA_ASSIGN_OR_RETURN(FileFingerprint file,
+                            AsInputError(FingerprintFile(PosixFiles(), path)));
+    identity.data.push_back(std::move(file));
+  }
+  identity.tokens = setup.train->fingerprint();
+  identity.chat_template = setup.text.TemplateFingerprint();
+  identity.base_model = setup.fingerprint;
+  return identity;
+}
+
+}  // namespace lorica::internal

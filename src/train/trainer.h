@@ -1,0 +1,98 @@
+// Trainer: the optimizer steps of one run over one data set.
+//
+//   Trainer trainer(model, std::move(parameters), source, options);
+//   while (!trainer.done()) { auto metrics = trainer.Step(); ... }
+//
+// A step takes the next batch_size records, runs them in forward passes of any size, sums losses
+// and gradients over all trained tokens, divides once, clips, and updates. An adapter's bytes
+// depend on model, options, data and seed, not on threads, packing, passes or recompute.
+#ifndef LORICA_TRAIN_TRAINER_H_
+#define LORICA_TRAIN_TRAINER_H_
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "lorica/nn/decoder.h"
+#include "lorica/optim/lr_schedule.h"
+#include "lorica/optim/optimizer.h"
+#include "lorica/peft/adapter_set.h"
+#include "lorica/train/batch.h"
+#include "lorica/train/metrics.h"
+#include "lorica/train/sequence_source.h"
+
+namespace lorica {
+
+struct TrainerOptions {
+  OptimizerOptions optimizer;
+  LrSchedule schedule;       // total_steps is filled in by the trainer
+  double max_grad_norm = 1;  // 0: no clipping
+  int64_t batch_size = 8;    // records of a step
+  int64_t epochs = 1;
+  std::optional<int64_t> max_steps;  // whichever ends first
+  bool shuffle = true;
+  uint64_t seed = 0;  // of the order of records
+  bool recompute = false;
+  BatchOptions batch;
+};
+
+// The order of `count` records in an epoch: a permutation drawn for (seed, epoch), or 0, 1, 2, ...
+std::vector<int64_t> EpochOrder(int64_t count, bool shuffle, uint64_t seed, int64_t epoch);
+
+// Steps of a run: batches never cross the end of an epoch, a last short one is a step.
+int64_t TotalSteps(int64_t records, const TrainerOptions& options);
+
+// The trainable leaves of a run: adapter factors of a slot in tree order, or every trainable
+// parameter of the model.
+ParameterGroup ParametersOf(const AdapterSet& adapters, int slot = 0);
+ParameterGroup ParametersOf(CausalLm& model);
+
+// One thread at a time. Borrows model and source.
+class Trainer {
+ public:
+  // Throws Error for options that make no sense (a batch of no record).
+  Trainer(CausalLm& model, ParameterGroup parameters, const SequenceSource& source,
+          const TrainerOptions& options);
+
+  // Every step of the run has a trained token, else FailedPrecondition naming the step and its
+  // records. Ids and targets aren't looked at.
+  absl::Status CheckSteps() const;
+
+  // The next step. Aborted where a loss or a gradient isn't finite: then nothing was updated. A
+  // source that can't be read gives that error. Seconds are the caller's to fill in only if it
+  // wants others than the wall clock's.
+  absl::StatusOr<StepMetrics> Step();
+
+  int64_t step() const { return optimizer_->clock() + skipped_; }  // steps made
+  int64_t total_steps() const { return total_steps_; }
+  bool done() const { return step() >= total_steps_; }
+  // Records seen, over all epochs: where in the data the run is.
+  int64_t position() const;
+
+  Optimizer& optimizer() { return *optimizer_; }
+  // Continues after `step` steps. The optimizer's state and clock are loaded by the caller; with a
+  // fresh optimizer its clock starts at 0 again.
+  void ContinueAt(int64_t step);
+
+ private:
+  struct Slice {
+    int64_t epoch, begin, end;  // positions in the epoch's order
+  };
+  Slice SliceOf(int64_t step) const;
+  const std::vector<int64_t>& OrderOf(int64_t epoch) const;
+
+  CausalLm& model_;
+  const SequenceSource& source_;
+  TrainerOptions options_;
+  std::unique_ptr<Optimizer> optimizer_;
+  int64_t total_steps_ = 0;
+  int64_t skipped_ = 0;  // steps that the optimizer's clock doesn't count
+  mutable int64_t order_epoch_ = -1;
+  mutable std::vector<int64_t> order_;
+};
+
+}  // namespace lorica
+
+#endif  // LORICA_TRAIN_TRAINER_H_

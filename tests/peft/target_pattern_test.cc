@@ -1,0 +1,93 @@
+#include "lorica/peft/target_pattern.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "lorica/tensor/cpu_backend.h"
+#include "toy_model.h"
+
+namespace lorica {
+namespace {
+
+using ::testing::HasSubstr;
+
+class TargetPatternTest : public ::testing::Test {
+ protected:
+  int Count(const std::vector<std::string>& targets,
+            const std::vector<std::string>& excludes = {}) {
+    auto selection = SelectTargets(model_, targets, excludes);
+    return selection.ok() ? static_cast<int>(selection->selected.size()) : -1;
+  }
+  std::string ErrorOf(const std::vector<std::string>& targets,
+                      const std::vector<std::string>& excludes = {}) {
+    return std::string(SelectTargets(model_, targets, excludes).status().message());
+  }
+
+  ThreadPool pool_{1};
+  std::unique_ptr<Backend> backend_ = MakeCpuBackend(pool_);
+  testing::ToyModel model_{*backend_, DType::kF32};
+};
+
+TEST_F(TargetPatternTest, CountsPerPattern) {
+  const struct {
+    std::vector<std::string> targets;
+    int count;
+  } rows[] = {
+      {{}, 12 * 5},  // q, up, down, shared up; kv_a_proj_with_mqa
+      {{"*_proj"}, 12 * 4},
+      {{"q_proj"}, 12},
+      {{"self_attn.q_proj"}, 12},
+      {{"layers.1.self_attn.q_proj"}, 1},
+      {{"layers.1.*"}, 6},  // never layers 10 and 11; neither gate nor experts
+      {{"*.layers.1.*"}, -1},
+      {{"*.mlp.up_proj"}, 12},
+      {{"*.mlp.gate"}, 12},
+      {{"gate"}, 12},
+      {{"*.experts.*"}, 12},
+      {{"*.experts.up_proj"}, 12},
+      {{"*.shared_experts.up_proj"}, 12},
+      {{"*.experts"}, -1},  // the toy's experts are children of it; shared_experts isn't meant
+      {{"lm_head"}, 1},
+      {{"embed_tokens"}, 1},
+      {{"*"}, 12 * 6},
+      {{"all-linear"}, 12 * 6},
+      {{"all"}, 12 * 7},
+      {{"*proj"}, 12 * 4},
+      {{"q_proj", "q_proj", "*.q_proj"}, 12},
+  };
+  for (const auto& row : rows) {
+    EXPECT_EQ(Count(row.targets), row.count) << (row.targets.empty() ? "" : row.targets[0]);
+  }
+}
+
+TEST_F(TargetPatternTest, ExcludesWin) {
+  EXPECT_EQ(Count({"*_proj"}, {"layers.3.*"}), 11 * 4);
+  EXPECT_EQ(Count({"*_proj"}, {"up_proj", "down_proj"}), 12);
+  EXPECT_EQ(Count({"q_proj"}, {"q_proj"}), -1);
+}
+
+TEST_F(TargetPatternTest, DotsAreDots) {
+  EXPECT_FALSE(MatchesTarget("layers.1.*", "layersX1Xq_proj", AdapterHost::Kind::kLinear));
+  EXPECT_TRUE(MatchesTarget("*.q_proj", "a.b.q_proj", AdapterHost::Kind::kLinear));
+  EXPECT_FALSE(MatchesTarget("q_proj", "a.fused_q_proj", AdapterHost::Kind::kLinear));
+  EXPECT_FALSE(MatchesTarget("*_proj", "a.proj_drop", AdapterHost::Kind::kLinear));
+  EXPECT_TRUE(MatchesTarget("*a*b*", "xaxbx", AdapterHost::Kind::kLinear));
+  EXPECT_FALSE(MatchesTarget("*a*b*c", "xaxbx", AdapterHost::Kind::kLinear));
+}
+
+TEST_F(TargetPatternTest, NoMatchNamesTheNearest) {
+  EXPECT_THAT(ErrorOf({"q_projj"}), HasSubstr("nearest name is \"q_proj\""));
+  EXPECT_THAT(ErrorOf({"q_proj", "zzzzzz"}), HasSubstr("target pattern \"zzzzzz\""));
+  EXPECT_THAT(ErrorOf({"q_proj"}, {"nope"}), HasSubstr("exclude pattern \"nope\""));
+  EXPECT_THAT(ErrorOf({"q_proj"}, {"*.q_proj"}), HasSubstr("leave nothing to train"));
+}
+
+TEST_F(TargetPatternTest, ReportsMatchesPerPattern) {
+  const auto selection = SelectTargets(model_, {}, {});
+  ASSERT_TRUE(selection.ok());
+  EXPECT_EQ(selection->matches[0], std::make_pair(std::string("*_proj"), 48));
+  EXPECT_EQ(selection->matches[1], std::make_pair(std::string("kv_a_proj_with_mqa"), 12));
+}
+
+}  // namespace
+}  // namespace lorica
