@@ -75,7 +75,8 @@ class OptionTable::Declarer final : public OptionVisitor {
     std::string names = "--" + entry.name;
     if (entry.name == positional_) names += "," + entry.name;
     std::string help = ToString(info.help);
-    if (!shown_default.empty()) absl::StrAppend(&help, " (default ", shown_default, ")");
+    const std::string held = shown_default.empty() ? ToString(info.default_text) : shown_default;
+    if (!held.empty()) absl::StrAppend(&help, " (default ", held, ")");
     entry.option = app_.add_option(names, entry.values, help);
     entry.option->group(ToString(info.group))->type_name(type);
     if (list) {

@@ -1,6 +1,7 @@
 #include "lorica/tensor/backend.h"
 
 #include <algorithm>
+#include <type_traits>
 #include <vector>
 
 namespace lorica {

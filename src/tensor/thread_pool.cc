@@ -5,6 +5,7 @@
 #include <chrono>
 #include <condition_variable>
 #include <mutex>
+#include <system_error>
 #include <thread>
 #include <vector>
 
@@ -93,17 +94,18 @@ class ThreadPool::Impl {
  public:
   explicit Impl(int threads) : may_spin_(threads <= AvailableCores()) {
     workers_.reserve(static_cast<size_t>(threads - 1));
-    for (int thread = 1; thread < threads; ++thread) {
-      workers_.emplace_back([this, thread] { Work(thread); });
+    try {
+      for (int thread = 1; thread < threads; ++thread) {
+        workers_.emplace_back([this, thread] { Work(thread); });
+      }
+    } catch (const std::system_error& error) {
+      Stop();
+      Fail("[thread_pool] the system starts no more than ", workers_.size(), " of ", threads - 1,
+           " workers: ", error.what());
     }
   }
 
-  ~Impl() {
-    stop_.store(true);
-    { std::lock_guard<std::mutex> lock(sleep_mutex_); }
-    wake_.notify_all();
-    for (std::thread& worker : workers_) worker.join();
-  }
+  ~Impl() { Stop(); }
 
   int threads() const { return static_cast<int>(workers_.size()) + 1; }
 
@@ -143,6 +145,13 @@ class ThreadPool::Impl {
   static constexpr uint64_t kInside = 0xFFFF;  // workers inside the loop
   static constexpr uint64_t kOpen = 0x10000;   // workers may enter
   static constexpr int kLoopShift = 17;        // the loop's number above
+
+  void Stop() {
+    stop_.store(true);
+    { std::lock_guard<std::mutex> lock(sleep_mutex_); }
+    wake_.notify_all();
+    for (std::thread& worker : workers_) worker.join();
+  }
 
   void Take(int thread) {
     DenormalMode mode(flush_denormals_);

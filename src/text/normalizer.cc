@@ -156,7 +156,7 @@ absl::Status TextPattern::FindAll(absl::string_view text, Regex::Scratch* scratc
 std::unique_ptr<Normalizer> MakeLowercase() {
   return MakeCharacterNormalizer([](uint32_t c, std::string* out) {
     if (c == 0x130) {  // the one character whose lower case is two
-      *out = "i\xCC\x87";
+      out->append("i\xCC\x87");
       return true;
     }
     const auto lower = static_cast<uint32_t>(utf8proc_tolower(static_cast<utf8proc_int32_t>(c)));
@@ -191,7 +191,7 @@ std::unique_ptr<Normalizer> MakeNmt() {
     if (c == 0x9 || c == 0xA || c == 0xC || c == 0xD || c == 0x1680 ||
         (c >= 0x200B && c <= 0x200F) || c == 0x2028 || c == 0x2029 || c == 0x2581 || c == 0xFEFF ||
         c == 0xFFFD) {
-      *out = " ";
+      out->push_back(' ');
       return true;
     }
     return false;

@@ -7,7 +7,10 @@
 namespace lorica {
 
 MappedText::MappedText(absl::string_view text, size_t offset, bool track)
-    : text_(text), track_(track), offset_(static_cast<uint32_t>(offset)) {}
+    : text_(text),
+      track_(track),
+      at_start_(offset == 0),
+      offset_(static_cast<uint32_t>(offset)) {}
 
 ByteRange MappedText::OriginalOf(ByteRange range) const {
   LORICA_DCHECK(track_ && range.begin <= range.end && range.end <= text_.size());
@@ -27,7 +30,8 @@ ByteRange MappedText::OriginalOf(ByteRange range) const {
 }
 
 MappedText MappedText::Slice(ByteRange range) const {
-  MappedText result(text_.substr(range.begin, range.size()), track_);
+  MappedText result(text_.substr(range.begin, range.size()), track_,
+                    at_start_ && range.begin == 0);
   result.offset_ = offset_ + range.begin;
   if (!origin_.empty()) {
     result.origin_.assign(origin_.begin() + range.begin, origin_.begin() + range.end);
@@ -41,6 +45,8 @@ TextRewriter::TextRewriter(const MappedText& source) : source_(source) {
 }
 
 void TextRewriter::Keep(size_t begin, size_t end) {
+  if (begin == end) return;
+  if (text_.empty()) at_start_ = source_.at_start_ && begin == 0;
   text_.append(source_.text_, begin, end - begin);
   if (!source_.track_) return;
   if (!source_.origin_.empty()) {
@@ -55,6 +61,8 @@ void TextRewriter::Keep(size_t begin, size_t end) {
 }
 
 void TextRewriter::Replace(size_t begin, size_t end, absl::string_view text) {
+  if (text.empty()) return;
+  if (text_.empty()) at_start_ = source_.at_start_ && begin == 0;
   text_.append(text.data(), text.size());
   if (!source_.track_) return;
   const ByteRange range =
@@ -63,7 +71,7 @@ void TextRewriter::Replace(size_t begin, size_t end, absl::string_view text) {
 }
 
 MappedText TextRewriter::Finish() {
-  MappedText result(std::move(text_), source_.track_);
+  MappedText result(std::move(text_), source_.track_, at_start_);
   result.offset_ = source_.offset_;
   result.origin_ = std::move(origin_);
   return result;

@@ -33,7 +33,9 @@ class MappedText {
   MappedText(absl::string_view text, size_t offset, bool track);
 
   absl::string_view text() const { return text_; }
-  bool tracked() const { return track_; }
+
+  // Whether the first byte comes from the original's first one, or was put before it.
+  bool at_start() const { return at_start_; }
 
   // The range of the original that bytes [begin, end) of the text came from.
   ByteRange OriginalOf(ByteRange range) const;
@@ -43,10 +45,12 @@ class MappedText {
 
  private:
   friend class TextRewriter;
-  MappedText(std::string text, bool track) : text_(std::move(text)), track_(track) {}
+  MappedText(std::string text, bool track, bool at_start)
+      : text_(std::move(text)), track_(track), at_start_(at_start) {}
 
   std::string text_;
   bool track_;
+  bool at_start_;
   uint32_t offset_ = 0;            // where text_[0] stands in the original, while origin_ is empty
   std::vector<ByteRange> origin_;  // empty: the identity from offset_ on
 };
@@ -66,6 +70,7 @@ class TextRewriter {
 
  private:
   const MappedText& source_;
+  bool at_start_ = false;
   std::string text_;
   std::vector<ByteRange> origin_;
 };

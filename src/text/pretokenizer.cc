@@ -86,7 +86,7 @@ class Split : public PreTokenizer {
   Split(TextPattern pattern, SplitBehavior behavior, bool invert)
       : pattern_(std::move(pattern)), behavior_(behavior), invert_(invert) {}
 
-  absl::Status Apply(Pieces* pieces, bool, Regex::Scratch* scratch) const override {
+  absl::Status Apply(Pieces* pieces, Regex::Scratch* scratch) const override {
     std::vector<ByteRange> result, matches;
     result.reserve(pieces->ranges.size());
     Cutter cutter(behavior_, invert_, &result);
@@ -114,7 +114,7 @@ class CharacterSplit : public PreTokenizer {
   CharacterSplit(bool (*matches)(uint32_t), SplitBehavior behavior)
       : matches_(matches), behavior_(behavior) {}
 
-  absl::Status Apply(Pieces* pieces, bool, Regex::Scratch*) const override {
+  absl::Status Apply(Pieces* pieces, Regex::Scratch*) const override {
     const absl::string_view text = pieces->text.text();
     std::vector<ByteRange> result, matches;
     result.reserve(pieces->ranges.size());
@@ -145,7 +145,7 @@ class CharacterSplit : public PreTokenizer {
 
 class Whitespace : public PreTokenizer {
  public:
-  absl::Status Apply(Pieces* pieces, bool, Regex::Scratch*) const override {
+  absl::Status Apply(Pieces* pieces, Regex::Scratch*) const override {
     const absl::string_view text = pieces->text.text();
     std::vector<ByteRange> result;
     for (const ByteRange& piece : pieces->ranges) {
@@ -182,7 +182,7 @@ void PrefixPieces(Pieces* pieces, absl::string_view prefix, const Wanted& wanted
   result.reserve(pieces->ranges.size());
   for (const ByteRange& piece : pieces->ranges) {
     const auto begin = static_cast<uint32_t>(out.size());
-    if (wanted(result.size(), text.substr(piece.begin, piece.size()))) {
+    if (wanted(piece, text.substr(piece.begin, piece.size()))) {
       out.Replace(piece.begin, piece.begin, prefix);
       changed = true;
     }
@@ -199,12 +199,12 @@ class ByteLevel : public PreTokenizer {
   ByteLevel(bool add_prefix_space, std::unique_ptr<PreTokenizer> split)
       : add_prefix_space_(add_prefix_space), split_(std::move(split)) {}
 
-  absl::Status Apply(Pieces* pieces, bool at_start, Regex::Scratch* scratch) const override {
+  absl::Status Apply(Pieces* pieces, Regex::Scratch* scratch) const override {
     if (add_prefix_space_) {
       PrefixPieces(pieces, " ",
-                   [](size_t, absl::string_view piece) { return piece.front() != ' '; });
+                   [](ByteRange, absl::string_view piece) { return piece.front() != ' '; });
     }
-    if (split_ != nullptr) LORICA_RETURN_IF_ERROR(split_->Apply(pieces, at_start, scratch));
+    if (split_ != nullptr) LORICA_RETURN_IF_ERROR(split_->Apply(pieces, scratch));
     SpellInAlphabet(&pieces->text, &pieces->ranges);
     return absl::OkStatus();
   }
@@ -219,11 +219,12 @@ class Metaspace : public PreTokenizer {
   Metaspace(absl::string_view replacement, PrependScheme scheme, bool split)
       : replacement_(replacement), scheme_(scheme), split_(split) {}
 
-  absl::Status Apply(Pieces* pieces, bool at_start, Regex::Scratch*) const override {
+  absl::Status Apply(Pieces* pieces, Regex::Scratch*) const override {
     ReplaceSpaces(pieces);
     if (scheme_ != PrependScheme::kNever) {
-      PrefixPieces(pieces, replacement_, [&](size_t index, absl::string_view piece) {
-        return (scheme_ == PrependScheme::kAlways || (at_start && index == 0)) &&
+      const bool at_start = pieces->text.at_start();
+      PrefixPieces(pieces, replacement_, [&](ByteRange range, absl::string_view piece) {
+        return (scheme_ == PrependScheme::kAlways || (at_start && range.begin == 0)) &&
                !absl::StartsWith(piece, replacement_);
       });
     }

@@ -17,9 +17,8 @@ class PreTokenizer {
  public:
   virtual ~PreTokenizer() = default;
 
-  // Cuts the pieces into smaller ones. `at_start` tells whether the text is the beginning of what
-  // was given to the tokenizer, rather than something behind an added token.
-  virtual absl::Status Apply(Pieces* pieces, bool at_start, Regex::Scratch* scratch) const = 0;
+  // Cuts the pieces into smaller ones.
+  virtual absl::Status Apply(Pieces* pieces, Regex::Scratch* scratch) const = 0;
 };
 
 // What becomes of the matches of a pattern that cuts: each is a piece, is dropped, is added to the

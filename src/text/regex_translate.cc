@@ -25,9 +25,6 @@ namespace {
 constexpr size_t kLongestPattern = 32 * 1024;
 constexpr int kDeepestClass = 16;
 
-// Oniguruma's word characters; the six in Latin-1 are a quirk of its tables.
-constexpr char kWord[] =
-    "\\p{Alphabetic}\\p{M}\\p{Nd}\\p{Pc}\\x{B2}\\x{B3}\\x{B9}\\x{BC}\\x{BD}\\x{BE}";
 constexpr char kSpace[] = "\\p{White_Space}";
 constexpr char kHexDigit[] = "0-9A-Fa-f";
 
@@ -60,6 +57,12 @@ std::string Additions(absl::string_view category) {
 
 std::string Category(absl::string_view category) {
   return absl::StrCat("\\p{", category, "}", Additions(category));
+}
+
+// Oniguruma's word characters; the six in Latin-1 are a quirk of its tables.
+std::string Word() {
+  return absl::StrCat("\\p{Alphabetic}", Additions("L"), Category("M"), Category("Nd"),
+                      Category("Pc"), "\\x{B2}\\x{B3}\\x{B9}\\x{BC}\\x{BD}\\x{BE}");
 }
 
 // The members of the property or POSIX bracket `name`.
@@ -100,7 +103,7 @@ absl::StatusOr<std::string> PropertyItems(absl::string_view name) {
     if (row.name == key) return Category(row.category);
   }
   if (key == "space" || key == "whitespace") return kSpace;
-  if (key == "word") return kWord;
+  if (key == "word") return Word();
   if (key == "alpha" || key == "alphabetic") return absl::StrCat("\\p{Alphabetic}", Additions("L"));
   if (key == "alnum") {
     return absl::StrCat("\\p{Alphabetic}", Additions("L"), Category("Nd"));
@@ -226,7 +229,7 @@ class Translator {
   }
 
   absl::Status Boundary(bool negated) {
-    const std::string word = absl::StrCat("[", kWord, "]");
+    const std::string word = absl::StrCat("[", Word(), "]");
     absl::StrAppend(&out_, "(?:(?<=", word, negated ? ")(?=" : ")(?!", word, ")|(?<!", word,
                     negated ? ")(?!" : ")(?=", word, "))");
     return absl::OkStatus();
@@ -329,9 +332,9 @@ class Translator {
       case 'D':
         return Members{Category("Nd"), true};
       case 'w':
-        return Members{kWord, false};
+        return Members{Word(), false};
       case 'W':
-        return Members{kWord, true};
+        return Members{Word(), true};
       case 'h':
         return Members{kHexDigit, false};
       case 'H':

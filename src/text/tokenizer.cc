@@ -40,8 +40,7 @@ class Encoder {
         continue;
       }
       LORICA_RETURN_IF_ERROR(EncodeText(
-          MappedText(text.substr(part.range.begin, part.range.size()), part.range.begin, track_),
-          part.range.begin == 0));
+          MappedText(text.substr(part.range.begin, part.range.size()), part.range.begin, track_)));
     }
     if (options_.add_special_tokens) {
       const auto end = static_cast<uint32_t>(text.size());
@@ -56,8 +55,8 @@ class Encoder {
     if (track_) result_.spans.push_back({original.begin, original.end});
   }
 
-  // Text without plain added tokens; `at_start` tells whether it's the beginning of all.
-  absl::Status EncodeText(MappedText text, bool at_start) {
+  // Text without plain added tokens.
+  absl::Status EncodeText(MappedText text) {
     for (const auto& normalizer : parts_.normalizers) {
       LORICA_RETURN_IF_ERROR(normalizer->Apply(&text, &regex_scratch_));
     }
@@ -68,19 +67,18 @@ class Encoder {
         Emit(static_cast<int32_t>(part.token->id),
              track_ ? text.OriginalOf(part.range) : ByteRange{});
       } else if (part.range.size() == text.text().size()) {
-        LORICA_RETURN_IF_ERROR(EncodeWords(Pieces(std::move(text)), at_start));
+        LORICA_RETURN_IF_ERROR(EncodeWords(Pieces(std::move(text))));
         break;
       } else {
-        LORICA_RETURN_IF_ERROR(
-            EncodeWords(Pieces(text.Slice(part.range)), at_start && part.range.begin == 0));
+        LORICA_RETURN_IF_ERROR(EncodeWords(Pieces(text.Slice(part.range))));
       }
     }
     return absl::OkStatus();
   }
 
-  absl::Status EncodeWords(Pieces pieces, bool at_start) {
+  absl::Status EncodeWords(Pieces pieces) {
     for (const auto& pretokenizer : parts_.pretokenizers) {
-      LORICA_RETURN_IF_ERROR(pretokenizer->Apply(&pieces, at_start, &regex_scratch_));
+      LORICA_RETURN_IF_ERROR(pretokenizer->Apply(&pieces, &regex_scratch_));
     }
     for (const ByteRange& word : pieces.ranges) {
       tokens_.clear();
@@ -244,7 +242,7 @@ absl::StatusOr<Tokenizer> FinishTokenizer(std::shared_ptr<Tokenizer::Parts> part
   }
   Regex::Scratch scratch;
   LORICA_RETURN_IF_ERROR(parts->added.Finish([&](std::string* form) -> absl::Status {
-    MappedText text(*form, 0, /*track=*/false);
+    MappedText text(absl::string_view(*form), size_t{0}, /*track=*/false);
     for (const auto& normalizer : parts->normalizers) {
       LORICA_RETURN_IF_ERROR(normalizer->Apply(&text, &scratch));
     }

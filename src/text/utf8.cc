@@ -105,7 +105,9 @@ bool IsWordCharacter(uint32_t c) {
 
 bool IsNumeric(uint32_t c) {
   if (c < 0x80) return c >= '0' && c <= '9';
-  return Category(c)[0] == 'N';
+  if (Category(c)[0] == 'N') return true;
+  // Unicode 17, which Rust has and the regular expressions don't.
+  return (c >= 0x11DE0 && c <= 0x11DE9) || (c >= 0x16FF4 && c <= 0x16FF6);
 }
 
 bool IsMark(uint32_t c) { return c >= 0x300 && Category(c)[0] == 'M'; }

@@ -4,6 +4,7 @@
 #define LORICA_TRAIN_OPTION_LIST_H_
 
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <string>
 #include <vector>
@@ -38,6 +39,17 @@ class OptionVisitor {
   virtual void On(const OptionInfo& info, std::optional<int64_t>& value) = 0;
   virtual void On(const OptionInfo& info, std::optional<double>& value) = 0;
 };
+
+// Calls its argument for every option of some command.
+using VisitOptions = std::function<void(OptionVisitor&)>;
+
+// Every text is UTF-8 without NUL bytes and, where choices are listed, one of them; no list has an
+// empty text. InvalidArgument naming the option, and the nearest choice.
+absl::Status CheckTextOptions(const VisitOptions& visit);
+
+// "--name: expected ..., found ...": what all options' errors say.
+absl::Status WrongOption(absl::string_view name, absl::string_view expected,
+                         absl::string_view found);
 
 }  // namespace lorica
 

@@ -1,79 +1,28 @@
 #include "lorica/train/sft_options.h"
 
-#include <algorithm>
 #include <cmath>
 #include <utility>
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_join.h"
 #include "lorica/io/quoted.h"
 #include "lorica/tensor/check.h"
 #include "lorica/tensor/status.h"
-#include "lorica/text/utf8.h"
 #include "lorica/train/toml_options.h"
 
 namespace lorica {
 namespace {
 
-absl::Status Wrong(absl::string_view name, absl::string_view expected, absl::string_view found) {
-  return absl::InvalidArgumentError(
-      absl::StrCat("--", name, ": expected ", expected, ", found ", found));
-}
-
-// Texts are valid UTF-8 and, where choices are listed, among them.
-class TextCheck final : public OptionVisitor {
- public:
-  void On(const OptionInfo& info, std::string& value) override { Check(info, value); }
-  void On(const OptionInfo& info, std::vector<std::string>& value) override {
-    for (const std::string& text : value) {
-      Check(info, text);
-      if (text.empty()) Keep(Wrong(info.name, "a text", "an empty one"));
-    }
-  }
-  void On(const OptionInfo&, bool&) override {}
-  void On(const OptionInfo&, int64_t&) override {}
-  void On(const OptionInfo&, double&) override {}
-  void On(const OptionInfo&, std::optional<int64_t>&) override {}
-  void On(const OptionInfo&, std::optional<double>&) override {}
-
-  absl::Status status() const { return status_; }
-
- private:
-  void Check(const OptionInfo& info, const std::string& value) {
-    if (FirstInvalidUtf8(value) != value.size()) {
-      Keep(Wrong(info.name, "valid UTF-8", Quoted(value)));
-    } else if (value.find('\0') != std::string::npos) {
-      Keep(Wrong(info.name, "a text without NUL bytes", Quoted(value)));
-    }
-    const auto& choices = info.choices;
-    const bool absent = value.empty() && !info.default_text.empty();
-    if (choices.empty() || absent ||
-        std::find(choices.begin(), choices.end(), value) != choices.end()) {
-      return;
-    }
-    std::vector<std::string> names(choices.begin(), choices.end());
-    const std::string nearest = NearestName(value, names);
-    Keep(Wrong(info.name, absl::StrCat("one of ", absl::StrJoin(names, ", ")),
-               absl::StrCat(Quoted(value), nearest.empty() ? "" : "; did you mean ", nearest)));
-  }
-  void Keep(absl::Status status) {
-    if (status_.ok()) status_ = std::move(status);
-  }
-
-  absl::Status status_;
-};
-
 absl::Status AtLeast(absl::string_view name, int64_t value, int64_t least) {
   if (value >= least) return absl::OkStatus();
-  return Wrong(name, absl::StrCat("a whole number of at least ", least), absl::StrCat(value));
+  return WrongOption(name, absl::StrCat("a whole number of at least ", least), absl::StrCat(value));
 }
 absl::Status AtLeast(absl::string_view name, const std::optional<int64_t>& value, int64_t least) {
   return value.has_value() ? AtLeast(name, *value, least) : absl::OkStatus();
 }
 absl::Status InRange(absl::string_view name, double value, bool ok, absl::string_view range) {
   if (ok && std::isfinite(value)) return absl::OkStatus();
-  return Wrong(name, absl::StrCat("a number ", range), absl::StrCat(value));
+  return WrongOption(name, absl::StrCat("a number ", range), absl::StrCat(value));
 }
 
 // "PATTERN=VALUE", split at the last '='.
@@ -83,7 +32,7 @@ absl::Status SplitPattern(absl::string_view name, const std::string& text, const
   const size_t at = text.rfind('=');
   Value value{};
   if (at == std::string::npos || at == 0 || !parse(text.substr(at + 1), &value)) {
-    return Wrong(name, "PATTERN=NUMBER", Quoted(text));
+    return WrongOption(name, "PATTERN=NUMBER", Quoted(text));
   }
   if (patterns != nullptr) patterns->emplace_back(text.substr(0, at), value);
   return absl::OkStatus();
@@ -97,8 +46,8 @@ bool ParseAlpha(const std::string& text, double* value) {
 
 absl::Status ValidateAdapter(const SftOptions& o) {
   if (o.lora_rank.has_value() && (*o.lora_rank < 0 || *o.lora_rank > kMaxLoraRank)) {
-    return Wrong("lora-rank", absl::StrCat("0 (full training) to ", kMaxLoraRank),
-                 absl::StrCat(*o.lora_rank));
+    return WrongOption("lora-rank", absl::StrCat("0 (full training) to ", kMaxLoraRank),
+                       absl::StrCat(*o.lora_rank));
   }
   if (o.lora_alpha.has_value()) {
     LORICA_RETURN_IF_ERROR(InRange("lora-alpha", *o.lora_alpha, *o.lora_alpha > 0, "above 0"));
@@ -157,14 +106,13 @@ absl::Status ValidateSteps(const SftOptions& o) {
 }  // namespace
 
 absl::Status Validate(const SftOptions& options, bool need_paths) {
-  TextCheck texts;
   SftOptions copy = options;
-  VisitSftOptions(copy, texts);
-  LORICA_RETURN_IF_ERROR(texts.status());
+  LORICA_RETURN_IF_ERROR(
+      CheckTextOptions([&](OptionVisitor& visitor) { VisitSftOptions(copy, visitor); }));
   const SftOptions& o = options;
-  if (o.model.empty()) return Wrong("model", "a folder or a .gguf file", "nothing");
-  if (need_paths && o.data.empty()) return Wrong("data", "at least one file", "nothing");
-  if (need_paths && o.output.empty()) return Wrong("output", "a folder", "nothing");
+  if (o.model.empty()) return WrongOption("model", "a folder or a .gguf file", "nothing");
+  if (need_paths && o.data.empty()) return WrongOption("data", "at least one file", "nothing");
+  if (need_paths && o.output.empty()) return WrongOption("output", "a folder", "nothing");
   LORICA_RETURN_IF_ERROR(ValidateAdapter(o));
   LORICA_RETURN_IF_ERROR(ValidateSteps(o));
   const absl::Status optimizer = Validate(OptimizerOptionsOf(o));
@@ -183,7 +131,7 @@ absl::Status Validate(const SftOptions& options, bool need_paths) {
       return absl::InvalidArgumentError(absl::StrCat("--", name, " needs --eval-data"));
     }
   }
-  if (o.resume.empty()) return Wrong("resume", "auto, never or a path", "nothing");
+  if (o.resume.empty()) return WrongOption("resume", "auto, never or a path", "nothing");
   if (o.backend != "cpu") {
     return absl::InvalidArgumentError(
         absl::StrCat("--backend ", o.backend, ": this build has no such backend; use cpu"));

@@ -2,7 +2,6 @@
 #ifndef LORICA_TRAIN_TOML_OPTIONS_H_
 #define LORICA_TRAIN_TOML_OPTIONS_H_
 
-#include <functional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -12,9 +11,6 @@
 #include "lorica/train/option_list.h"
 
 namespace lorica {
-
-// Calls its argument for every option of some command.
-using VisitOptions = std::function<void(OptionVisitor&)>;
 
 // "name = value" lines, grouped; an absent optional value is a comment that says what then holds.
 std::string FormatTomlOptions(const VisitOptions& visit);

@@ -183,6 +183,10 @@ TEST_F(GenerateTest, CompanyAndPrefillSizeChangeNothing) {
   for (size_t s = 0; s < prompts_.size(); ++s) {
     EXPECT_EQ((*pieces)[s].ids, (*together)[s].ids) << s;
   }
+  // The same prompt twice goes two ways.
+  const auto twice = Generate(*model_, {prompts_[0], prompts_[0]}, options);
+  EXPECT_EQ((*twice)[0].ids, (*together)[0].ids);
+  EXPECT_NE((*twice)[1].ids, (*together)[0].ids);
   options.sampler.seed = 6;
   EXPECT_NE((*Generate(*model_, prompts_, options))[2].ids, (*together)[2].ids);
 }

@@ -173,7 +173,7 @@ TEST_F(ParameterTest, F32MasterIsTheValue) {
 TEST_F(ParameterTest, BorrowedOrSharedValuesAreCopiedForTraining) {
   const auto bytes = std::make_shared<std::vector<float>>(4, 1.0f);
   Tensor borrowed(Storage::Borrow(backend_, bytes->data(), 16, bytes), {4}, {1}, 0, DType::kF32);
-  Parameter parameter(borrowed);
+  Parameter parameter(std::move(borrowed));  // which is then the sole owner
   parameter.MakeTrainable();
   backend_.Fill(parameter.mutable_master().mutable_view(), 3);
   EXPECT_EQ((*bytes)[0], 1.0f);

@@ -63,6 +63,24 @@ ForwardContext ContextOf(const std::vector<int64_t>& lengths) {
   return ForwardContext::ForSequences(std::move(sequences));
 }
 
+EditableTensors TensorsOf(CausalLm& model) {
+  EditableTensors tensors;
+  ForEachParameter(model, [&](const std::string& path, Parameter& parameter) {
+    EditableTensor tensor{StoredTypeOf(parameter.compute_dtype()),
+                          {parameter.shape().begin(), parameter.shape().end()},
+                          {}};
+    const auto* data = static_cast<const uint8_t*>(parameter.value().view().data);
+    tensor.bytes.assign(data, data + parameter.value().bytes());
+    tensors[path] = std::move(tensor);
+  });
+  return tensors;
+}
+
+std::string LoadError(const std::string& path, Backend& backend, DType compute) {
+  const auto loaded = LoadModel(path, backend, compute);
+  return loaded.ok() ? "" : std::string(loaded.status().message());
+}
+
 std::string GoldenPath(absl::string_view name) {
   return JoinPath(LORICA_SOURCE_ROOT "/tests/golden", name);
 }

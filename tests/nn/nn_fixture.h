@@ -3,6 +3,7 @@
 #define LORICA_TESTS_NN_NN_FIXTURE_H_
 
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <string>
 #include <vector>
@@ -66,6 +67,18 @@ std::unique_ptr<CausalLm> TinyModel(Backend& backend, DType compute,
 
 std::vector<int32_t> RandomIds(int64_t count, int64_t vocab, uint64_t seed);
 ForwardContext ContextOf(const std::vector<int64_t>& lengths);
+
+// A model's tensors, to be spoiled and written.
+struct EditableTensor {
+  StoredType type;
+  std::vector<int64_t> shape;
+  std::vector<uint8_t> bytes;
+};
+using EditableTensors = std::map<std::string, EditableTensor>;
+EditableTensors TensorsOf(CausalLm& model);
+
+// What LoadModel says; "" where it succeeds.
+std::string LoadError(const std::string& path, Backend& backend, DType compute = DType::kF32);
 
 // A file or folder below tests/golden.
 std::string GoldenPath(absl::string_view name);

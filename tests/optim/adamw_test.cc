@@ -33,7 +33,8 @@ TEST_P(AdamWGolden, FollowsPyTorchStepByStep) {
   }
   adamw.VisitState([&](const NamedParameter& parameter, absl::string_view kind, Tensor& state) {
     EXPECT_EQ(parameter.path, "w");
-    EXPECT_LE(RelativeError(state.ToDoubles(), c[kind == "adam_m" ? "exp_avg" : "exp_avg_sq"]), tolerance)
+    EXPECT_LE(RelativeError(state.ToDoubles(), c[kind == "adam_m" ? "exp_avg" : "exp_avg_sq"]),
+              tolerance)
         << kind;
   });
 }

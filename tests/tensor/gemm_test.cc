@@ -1,150 +1,22 @@
 // Matrix products against the definition in gemm.h, element by element and bit by bit.
 #include "lorica/tensor/gemm.h"
 
-#include <gtest/gtest.h>
-
-#include <cmath>
-#include <memory>
-#include <string>
-#include <vector>
-
-#include "lorica/tensor/cpu_backend.h"
-#include "matrix.h"
-#include "simd_targets.h"
+#include "gemm_fixture.h"
 
 namespace lorica {
 namespace {
 
+using test::ArgsOf;
+using test::Case;
+using test::Chain;
+using test::ExpectSameBits;
+using test::kTypes;
+using test::MakeCase;
 using test::Matrix;
+using test::Product;
+using test::Types;
 
-struct Case {
-  GemmDesc desc;
-  Matrix a, b, prefix_a, prefix_b, bias, addend;
-  int64_t y_gap = 3;
-};
-
-Matrix RightOperand(GemmLayout layout, int64_t n, int64_t k, DType dtype, uint64_t seed) {
-  return layout == GemmLayout::kNT ? Matrix::Random(n, k, dtype, seed, 5)
-                                   : Matrix::Random(k, n, dtype, seed, 2);
-}
-
-Case MakeCase(const GemmDesc& desc) {
-  Case c;
-  c.desc = desc;
-  c.a = Matrix::Random(desc.m, desc.k, desc.a_type, 1, 1);
-  c.b = RightOperand(desc.layout, desc.n, desc.k, desc.b_type, 2);
-  if (desc.prefix_k > 0) {
-    c.prefix_a = Matrix::Random(desc.m, desc.prefix_k, desc.a_type, 3, 2);
-    c.prefix_b = RightOperand(desc.prefix_layout, desc.n, desc.prefix_k, desc.b_type, 4);
-  }
-  if (desc.has_bias) c.bias = Matrix::Random(1, desc.n, desc.b_type, 5);
-  if (desc.has_addend) c.addend = Matrix::Random(desc.m, desc.n, desc.y_type, 6, 4);
-  return c;
-}
-
-GemmArgs ArgsOf(const Case& c, MutableTensorView y) {
-  GemmArgs args;
-  args.a = c.a.view();
-  args.b = c.b.view();
-  if (c.desc.prefix_k > 0) {
-    args.prefix_a = c.prefix_a.view();
-    args.prefix_b = c.prefix_b.view();
-  }
-  if (c.desc.has_bias) args.bias = c.bias.AsVector();
-  if (c.desc.has_addend) args.addend = c.addend.view();
-  args.y = y;
-  return args;
-}
-
-Matrix Product(Backend& backend, const Case& c, uint64_t storage_id = 0) {
-  Matrix y(c.desc.m, c.desc.n, c.desc.y_type, c.y_gap);
-  GemmArgs args = ArgsOf(c, y.view());
-  args.b_storage_id = storage_id;
-  backend.Gemm(c.desc, args);
-  return y;
-}
-
-template <typename T>
-std::vector<T> ValuesOf(const Matrix& matrix, bool transposed = false) {
-  std::vector<T> values;
-  const int64_t rows = transposed ? matrix.columns() : matrix.rows();
-  const int64_t columns = transposed ? matrix.rows() : matrix.columns();
-  for (int64_t r = 0; r < rows; ++r) {
-    for (int64_t c = 0; c < columns; ++c) {
-      values.push_back(static_cast<T>(transposed ? matrix.At(c, r) : matrix.At(r, c)));
-    }
-  }
-  return values;
-}
-
-// One chain over k in T.
-template <typename T>
-T AddProducts(const T* a, const T* b, int64_t k, bool fused, T sum) {
-  for (int64_t i = 0; i < k; ++i) {
-    if (fused) {
-      sum = std::fma(a[i], b[i], sum);
-    } else {
-      const T product = a[i] * b[i];
-      sum += product;
-    }
-  }
-  return sum;
-}
-
-// The product as defined: prefix first, then the rest, bias, addend, one rounding. Every
-// `row_step`th row only; the others stay zero.
-template <typename T>
-Matrix Chain(const Case& c, bool fused, int64_t row_step) {
-  const GemmDesc& d = c.desc;
-  Matrix y(d.m, d.n, d.y_type, c.y_gap);
-  const auto a = ValuesOf<T>(c.a), prefix_a = ValuesOf<T>(c.prefix_a);
-  const auto b = ValuesOf<T>(c.b, d.layout == GemmLayout::kNN);
-  const auto prefix_b = ValuesOf<T>(c.prefix_b, d.prefix_layout == GemmLayout::kNN);
-  for (int64_t m = 0; m < d.m; m += row_step) {
-    for (int64_t n = 0; n < d.n; ++n) {
-      T sum = AddProducts(prefix_a.data() + m * d.prefix_k, prefix_b.data() + n * d.prefix_k,
-                          d.prefix_k, fused, T{0});
-      sum = AddProducts(a.data() + m * d.k, b.data() + n * d.k, d.k, fused, sum);
-      if (d.has_bias) sum += static_cast<T>(c.bias.At(0, n));
-      if (d.has_addend) sum += static_cast<T>(c.addend.At(m, n));
-      y.Set(m, n, sum);
-    }
-  }
-  return y;
-}
-
-Matrix Chain(const Case& c, int64_t row_step = 1) {
-  return c.desc.y_type == DType::kF64 ? Chain<double>(c, test::TargetHasFma(), row_step)
-                                      : Chain<float>(c, test::TargetHasFma(), row_step);
-}
-
-void ExpectSameBits(const Matrix& got, const Matrix& want, const std::string& what) {
-  if (got.SameBits(want)) return;
-  for (int64_t m = 0; m < want.rows(); ++m) {
-    for (int64_t n = 0; n < want.columns(); ++n) {
-      if (got.At(m, n) != want.At(m, n)) {
-        FAIL() << what << ": at [" << m << ", " << n << "] " << got.At(m, n) << ", expected "
-               << want.At(m, n);
-      }
-    }
-  }
-  FAIL() << what << ": bits differ, or something outside of y was written";
-}
-
-struct Types {
-  DType a, b, y;
-};
-constexpr Types kTypes[] = {
-    {DType::kF32, DType::kF32, DType::kF32},   {DType::kBF16, DType::kBF16, DType::kBF16},
-    {DType::kBF16, DType::kBF16, DType::kF32}, {DType::kF32, DType::kBF16, DType::kF32},
-    {DType::kBF16, DType::kF32, DType::kBF16}, {DType::kF64, DType::kF64, DType::kF64},
-};
-
-class GemmTest : public testing::Test {
- protected:
-  ThreadPool pool_{2};
-  std::unique_ptr<Backend> backend_ = MakeCpuBackend(pool_);
-};
+class GemmTest : public test::GemmFixture {};
 
 TEST_F(GemmTest, EveryTypeAndLayoutIsOneChainOverK) {
   for (const Types& types : kTypes) {
@@ -313,114 +185,7 @@ TEST_F(GemmTest, EveryInstructionSetIsOneChainOverK) {
   });
 }
 
-TEST_F(GemmTest, RowsDoNotDependOnTheirBatch) {
-  for (const Types& types : {kTypes[0], kTypes[1]}) {
-    GemmDesc desc;
-    desc.m = 200;
-    desc.n = 90;
-    desc.k = 900;
-    desc.a_type = types.a;
-    desc.b_type = types.b;
-    desc.y_type = types.y;
-    const Case c = MakeCase(desc);
-    const Matrix whole = Product(*backend_, c);
-    for (int64_t rows : {1, 2, 5, 6, 7, 12, 50, 199}) {
-      Matrix part(rows, desc.n, desc.y_type);
-      GemmDesc part_desc = desc;
-      part_desc.m = rows;
-      GemmArgs args = ArgsOf(c, part.view());
-      const int64_t begin = desc.m - rows;
-      args.a = c.a.Rows(begin, rows);
-      backend_->Gemm(part_desc, args);
-      for (int64_t r = 0; r < rows; ++r) {
-        ASSERT_TRUE(part.SameBits(r, whole, begin + r)) << rows << " rows, row " << r;
-      }
-    }
-  }
-}
-
-TEST_F(GemmTest, ThreadsAndPackedCacheChangeNoBit) {
-  for (const Types& types : kTypes) {
-    for (int64_t m : {1, 4, 130}) {
-      GemmDesc desc;
-      desc.m = m;
-      desc.n = 250;
-      desc.k = 800;
-      desc.a_type = types.a;
-      desc.b_type = types.b;
-      desc.y_type = types.y;
-      desc.prefix_k = 5;
-      const Case c = MakeCase(desc);
-      const Matrix want = Product(*backend_, c);
-      for (int threads : {1, 2, 3}) {
-        ThreadPool pool(threads);
-        for (size_t cache : {size_t{0}, size_t{1} << 12, size_t{64} << 20}) {
-          const auto backend = MakeCpuBackend(pool, {.packed_cache_bytes = cache});
-          for (int call = 0; call < 3; ++call) {
-            ExpectSameBits(Product(*backend, c, 77), want,
-                           desc.ToString() + " threads " + std::to_string(threads) + " cache " +
-                               std::to_string(cache));
-          }
-        }
-      }
-    }
-  }
-}
-
-TEST_F(GemmTest, PackedCacheFollowsVersions) {
-  const auto backend = MakeCpuBackend(pool_, {.packed_cache_bytes = 64 << 20});
-  GemmDesc desc;
-  desc.m = 3;
-  desc.n = 65;
-  desc.k = 40;
-  Case c = MakeCase(desc);
-  Matrix y(desc.m, desc.n, desc.y_type, c.y_gap);
-  for (uint64_t version = 0; version < 3; ++version) {
-    c.b.Set(7, 11, double(version) + 0.5);
-    GemmArgs args = ArgsOf(c, y.view());
-    args.b_storage_id = 5;
-    args.b_storage_version = version;
-    backend->Gemm(desc, args);
-    ExpectSameBits(y, Chain(c), "version " + std::to_string(version));
-  }
-}
-
-TEST_F(GemmTest, ZeroPrefixChangesNoBit) {
-  for (const Types& types : kTypes) {
-    GemmDesc desc;
-    desc.m = 40;
-    desc.n = 100;
-    desc.k = 64;
-    desc.a_type = types.a;
-    desc.b_type = types.b;
-    desc.y_type = types.y;
-    const Case plain = MakeCase(desc);
-    desc.prefix_k = 16;
-    Case with_prefix = MakeCase(desc);
-    const Matrix moved = Product(*backend_, with_prefix);
-    with_prefix.prefix_b = Matrix(desc.n, desc.prefix_k, desc.b_type, 1);
-    ExpectSameBits(Product(*backend_, with_prefix), Product(*backend_, plain), desc.ToString());
-    EXPECT_FALSE(moved.SameBits(Product(*backend_, plain)));
-  }
-}
-
 // -0 survives: a chain that starts from +0 gives +0 for a product of zeros of either sign.
-TEST_F(GemmTest, ZeroPrefixKeepsTheSignOfZero) {
-  GemmDesc desc;
-  desc.m = 7;
-  desc.n = 20;
-  desc.k = 3;
-  Case plain = MakeCase(desc);
-  plain.a = Matrix(desc.m, desc.k, DType::kF32, 1);
-  plain.b = Matrix(desc.n, desc.k, DType::kF32, 5);
-  for (int64_t n = 0; n < desc.n; ++n) plain.b.Set(n, 0, -1);
-  Case prefixed = plain;
-  prefixed.desc.prefix_k = 2;
-  prefixed.prefix_a = Matrix::Random(desc.m, 2, DType::kF32, 8);
-  prefixed.prefix_b = Matrix(desc.n, 2, DType::kF32);
-  ExpectSameBits(Product(*backend_, prefixed), Product(*backend_, plain), "zeros");
-}
-
 TEST_F(GemmTest, EmptyExtents) {
   GemmDesc desc;
   desc.n = 5;

@@ -1,4 +1,5 @@
-// Every case of tests/golden/jinja_cases.json: what Python's jinja2 renders for it, or that it fails.
+// Every case of tests/golden/jinja_cases.json: what Python's jinja2 renders for it, or that it
+// fails.
 #include <fstream>
 #include <sstream>
 

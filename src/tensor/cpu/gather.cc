@@ -36,6 +36,7 @@ float ToOddFloat(double value) {
 }
 
 void ConvertRow(const void* from, DType from_type, void* to, DType to_type, size_t n) {
+  if (n == 0) return;
   if (from_type == to_type) {
     std::memcpy(to, from, n * SizeOf(to_type));
   } else if (from_type == DType::kF32 && to_type == DType::kBF16) {

@@ -13,10 +13,13 @@
 //     panel twice.
 // Which one it is changes no bit of the result.
 #include <algorithm>
-#include <cstring>
+#include <memory>
+#include <type_traits>
+#include <vector>
 
 #include "lorica/tensor/cpu/cpu_backend_impl.h"
 #include "lorica/tensor/cpu/gemm_kernel.h"
+#include "lorica/tensor/cpu/gemm_operands.h"
 #include "lorica/tensor/cpu/packed_cache.h"
 
 namespace lorica::cpu {
@@ -34,45 +37,15 @@ constexpr int64_t kBlockRows = 192;
 constexpr int64_t kSharedBytes = 16 << 20;
 // K per packing task.
 constexpr int64_t kPackK = 256;
-// Multiply-adds that make a task worth starting: about 50 us.
+// Multiply-adds of a task: about 40 us; the least is what starting one costs several times over.
 constexpr int64_t kTaskWork = 2 << 20;
+constexpr int64_t kLeastTaskWork = 256 << 10;
+// Reading a panel from memory takes as long as multiplying it with this many rows.
+constexpr int64_t kPanelReadRows = 24;
 // Panels packed by the thread that uses them serve up to this many rows (packing takes as long as 6
 // to 13 rows do) and stay, a few of them, in the second-level cache beside kBlockRows rows of a.
 constexpr int64_t kPrivateRows = 1020;
 constexpr int64_t kPrivateBytes = 448 << 10;
-
-const void* Offset(const void* data, DType type, int64_t elements) {
-  return static_cast<const char*>(data) + elements * static_cast<int64_t>(SizeOf(type));
-}
-void* Offset(void* data, DType type, int64_t elements) {
-  return static_cast<char*>(data) + elements * static_cast<int64_t>(SizeOf(type));
-}
-
-int64_t RowStride(const TensorView& view) { return view.shape.rank() < 2 ? 0 : view.strides[-2]; }
-
-bool Overlap(const TensorView& a, const TensorView& b) {
-  // Same extents, so that bounds are enough.
-  const auto bytes = [](const TensorView& v) {
-    return ((v.shape[0] - 1) * v.strides[0] + v.shape[1]) * static_cast<int64_t>(SizeOf(v.dtype));
-  };
-  const char* a_begin = static_cast<const char*>(a.data);
-  const char* b_begin = static_cast<const char*>(b.data);
-  return a_begin < b_begin + bytes(b) && b_begin < a_begin + bytes(a);
-}
-
-// One operand pair of the sum.
-struct Product {
-  TensorView a, b;
-  GemmLayout layout = GemmLayout::kNT;
-  int64_t k = 0;
-
-  PackSource Piece(int64_t k_begin, int64_t k_count, int64_t n_begin, int64_t n_count) const {
-    const int64_t stride = RowStride(b);
-    const int64_t offset =
-        layout == GemmLayout::kNT ? n_begin * stride + k_begin : k_begin * stride + n_begin;
-    return {Offset(b.data, b.dtype, offset), b.dtype, layout, stride, k_count, n_count};
-  }
-};
 
 template <typename T>
 class GemmRun {
@@ -185,6 +158,11 @@ class GemmRun {
     const T* prefix = nullptr;
   };
 
+  // Multiply-adds, or their like in time, of one panel.
+  int64_t PanelWork(int64_t rows, int64_t k) const {
+    return std::max(rows, kPanelReadRows) * kernels_.width * std::max<int64_t>(1, k);
+  }
+
   bool SumsInY() const {
     return desc_.y_type == DTypeOf<T>::value &&
            !(desc_.has_addend && Overlap(args_.addend, args_.y));
@@ -229,15 +207,18 @@ class GemmRun {
       return CeilDiv(desc_.m, block_rows) * CeilDiv(panels.size(), panel_group);
     };
     while (rows > 2 * kGemmRowUnit && tasks_of(rows, 1) < 8 * threads &&
-           rows * kernels_.width * (k_count + desc_.prefix_k) > 2 * kTaskWork) {
+           PanelWork(rows, k_count + desc_.prefix_k) > 2 * kTaskWork) {
       rows = RoundUp(rows / 2, kGemmRowUnit);
     }
-    int64_t group = 1;
-    const int64_t panel_work = rows * kernels_.width * std::max<int64_t>(1, k_count);
-    while (group < panels.size() && group * panel_work < kTaskWork &&
-           tasks_of(rows, 2 * group) >= 4 * threads) {
+    const int64_t panel_work = PanelWork(rows, k_count + desc_.prefix_k);
+    // Rows that must be converted first are so once per task.
+    const int64_t least_group = ConvertedK() > 0 ? 4 : 1;
+    int64_t group = CeilDiv(kLeastTaskWork, panel_work);
+    while (tasks_of(rows, 2 * group) >= 4 * threads &&
+           (group < least_group || group * panel_work < kTaskWork)) {
       group *= 2;
     }
+    group = std::min(group, panels.size());
     const int64_t groups = CeilDiv(panels.size(), group);
     ReserveScratch(group, false);
     pool_.Run(
@@ -369,7 +350,7 @@ class GemmRun {
     }
   }
 
-  void PackFresh(const Product& product, Range panels, int64_t k, int64_t k_count,
+  void PackFresh(const GemmOperands& product, Range panels, int64_t k, int64_t k_count,
                  T* packed) const {
     for (int64_t panel = panels.begin; panel < panels.end; ++panel) {
       const int64_t column = panel * kernels_.width;
@@ -418,8 +399,8 @@ class GemmRun {
   const GemmDesc& desc_;
   const GemmArgs& args_;
   const int64_t panels_;
-  const Product main_;
-  const Product prefix_;
+  const GemmOperands main_;
+  const GemmOperands prefix_;
   int64_t a_size_ = 0, panel_size_ = 0, prefix_panel_size_ = 0;
 };
 

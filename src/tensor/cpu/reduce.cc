@@ -78,8 +78,10 @@ void CpuBackend::SumTo(TensorView x, MutableTensorView y) {
       for (int64_t j = 0; j < count; ++j) y_data[offsets[1] + j * y_step] = static_cast<T>(sums[j]);
     });
   };
+  // Neighbouring outputs in pieces of whole cache lines, however many addends they have.
+  const int64_t least = outputs.stride[0][outputs.rank - 1] == 1 ? 64 : 1;
   const int64_t grain =
-      std::clamp<int64_t>(16384 / std::max<int64_t>(addend_count, 1), 1, kOutputs);
+      std::clamp<int64_t>(16384 / std::max<int64_t>(addend_count, 1), least, kOutputs);
   ParallelRanges(outputs.total(), grain, x.dtype == DType::kF64,
                  [&](int64_t begin, int64_t end, int) {
                    if (x.dtype == DType::kF64) {

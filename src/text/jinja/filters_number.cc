@@ -163,7 +163,13 @@ Value Round(Interpreter& interpreter, const Value& input, const CallArguments& a
 
 Value FileSize(Interpreter& interpreter, const Value& input, const CallArguments& arguments) {
   const Bound bound("filesizeformat", arguments, {"binary"});
-  const Value number = Float(interpreter, input, {});
+  RequireDefined(input);
+  if (!input.is_number() && !input.is_string()) {
+    Raise("float() argument must be a string or a real number, not '", TypeName(input), "'");
+  }
+  const Value number = Float(interpreter, input, {{Value(nullptr)}, {}});
+  if (!number.is_float())
+    Raise("could not convert string to float: ", QuoteString(Str(input, interpreter.budget())));
   const double bytes = number.as_double();
   const bool binary = bound.Truth(0, false);
   const double base = binary ? 1024 : 1000;

@@ -5,6 +5,7 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_split.h"
 #include "lorica/text/jinja/attribute_path.h"
+#include "lorica/text/jinja/generator.h"
 #include "lorica/text/jinja/objects.h"
 #include "lorica/text/jinja/operations.h"
 #include "lorica/text/jinja/unicode.h"
@@ -48,8 +49,6 @@ Value CaseFolded(const Value& value, bool case_sensitive, Budget& budget) {
 
 namespace {
 
-Value Generator(List items) { return Value::FromIterator("generator", std::move(items)); }
-
 Value Count(Interpreter& interpreter, const Value& input, const CallArguments& arguments) {
   const Bound bound("length", arguments, {});
   if (input.is_string()) {
@@ -63,6 +62,7 @@ Value First(Interpreter& interpreter, const Value& input, const CallArguments& a
   if (input.kind() == Value::Kind::kIterator) {
     Iterator& iterator = input.as_iterator();
     if (iterator.next < iterator.items.size()) return iterator.items[iterator.next++];
+    if (!iterator.error.empty()) Raise(iterator.error);
   } else {
     List items = ToList(input, interpreter.budget());
     if (!items.empty()) return items.front();
@@ -93,9 +93,11 @@ List ItemPairs(const Dict& dict, Budget& budget) {
 
 Value Items(Interpreter& interpreter, const Value& input, const CallArguments& arguments) {
   const Bound bound("items", arguments, {});
-  if (input.is_undefined()) return Generator({});
-  if (!input.is_dict()) Raise("Can only get item pairs from a mapping.");
-  return Generator(ItemPairs(input.as_dict(), interpreter.budget()));
+  return MakeGenerator([&](List* pairs) {
+    if (input.is_undefined()) return;
+    if (!input.is_dict()) Raise("Can only get item pairs from a mapping.");
+    *pairs = ItemPairs(input.as_dict(), interpreter.budget());
+  });
 }
 
 // Sorts `items` stably by `keys`, which are of the same number.
@@ -153,18 +155,18 @@ Value Sort(Interpreter& interpreter, const Value& input, const CallArguments& ar
 
 Value Unique(Interpreter& interpreter, const Value& input, const CallArguments& arguments) {
   const Bound bound("unique", arguments, {"case_sensitive", "attribute"});
-  Budget& budget = interpreter.budget();
-  const AttributePath path(bound[1], interpreter);
-  Dict seen;
-  List kept;
-  for (const Value& item : ToList(input, budget)) {
-    const Value key = CaseFolded(path.Of(item), bound.Truth(0, false), budget);
-    RequireHashable(key);
-    if (seen.Find(key) != nullptr) continue;
-    seen.Set(key, nullptr);
-    kept.push_back(item);
-  }
-  return Generator(std::move(kept));
+  return MakeGenerator([&](List* kept) {
+    Budget& budget = interpreter.budget();
+    const AttributePath path(bound[1], interpreter);
+    Dict seen;
+    for (const Value& item : ToList(input, budget)) {
+      const Value key = CaseFolded(path.Of(item), bound.Truth(0, false), budget);
+      RequireHashable(key);
+      if (seen.Find(key) != nullptr) continue;
+      seen.Set(key, nullptr);
+      kept->push_back(item);
+    }
+  });
 }
 
 Value Extreme(Interpreter& interpreter, const Value& input, const CallArguments& arguments,
@@ -212,48 +214,47 @@ Value Reverse(Interpreter& interpreter, const Value& input, const CallArguments&
 
 Value Batch(Interpreter& interpreter, const Value& input, const CallArguments& arguments) {
   const Bound bound("batch", arguments, {"linecount", "fill_with"}, 1);
-  Budget& budget = interpreter.budget();
-  const auto size = static_cast<size_t>(std::max<int64_t>(bound.Int(0, 1), 0));
-  const List items = ToList(input, budget);
-  List batches;
-  List current;
-  for (const Value& item : items) {
-    if (current.size() == size) {  // a size of 0 gives one empty batch first
-      batches.emplace_back(std::exchange(current, {}));
+  return MakeGenerator([&](List* batches) {
+    Budget& budget = interpreter.budget();
+    const List items = ToList(input, budget);
+    const auto size = static_cast<size_t>(std::max<int64_t>(bound.Int(0, 1), 0));
+    List current;
+    for (const Value& item : items) {
+      if (current.size() == size) {  // a size of 0 gives one empty batch first
+        batches->emplace_back(std::exchange(current, {}));
+      }
+      current.push_back(item);
     }
-    current.push_back(item);
-  }
-  if (!current.empty()) {
+    if (current.empty()) return;
     if (bound.Has(1) && !bound[1].is_none() && current.size() < size) {
       budget.Bytes(static_cast<int64_t>(std::min(size, size_t{1} << 40) * sizeof(Value)));
       current.resize(size, bound[1]);
     }
-    batches.emplace_back(std::move(current));
-  }
-  return Generator(std::move(batches));
+    batches->emplace_back(std::move(current));
+  });
 }
 
 Value Columns(Interpreter& interpreter, const Value& input, const CallArguments& arguments) {
   const Bound bound("slice", arguments, {"slices", "fill_with"}, 1);
-  Budget& budget = interpreter.budget();
-  const List items = ToList(input, budget);
-  const int64_t slices = bound.Int(0, 1);
-  if (slices == 0) Raise("integer division or modulo by zero");
-  if (slices < 0) return Generator({});
-  budget.Bytes(std::min<int64_t>(slices, int64_t{1} << 40) * static_cast<int64_t>(sizeof(Value)));
-  const auto size = static_cast<int64_t>(items.size());
-  const int64_t each = size / slices;
-  const int64_t longer = size % slices;
-  List columns;
-  auto at = items.begin();
-  for (int64_t i = 0; i < slices; ++i) {
-    const auto end = at + static_cast<ptrdiff_t>(each + (i < longer));
-    List column(at, end);
-    if (bound.Has(1) && !bound[1].is_none() && i >= longer) column.push_back(bound[1]);
-    columns.emplace_back(std::move(column));
-    at = end;
-  }
-  return Generator(std::move(columns));
+  return MakeGenerator([&](List* columns) {
+    Budget& budget = interpreter.budget();
+    const List items = ToList(input, budget);
+    const int64_t slices = bound.Int(0, 1);
+    if (slices == 0) Raise("integer division or modulo by zero");
+    if (slices < 0) return;
+    budget.Bytes(std::min<int64_t>(slices, int64_t{1} << 40) * static_cast<int64_t>(sizeof(Value)));
+    const auto size = static_cast<int64_t>(items.size());
+    const int64_t each = size / slices;
+    const int64_t longer = size % slices;
+    auto at = items.begin();
+    for (int64_t i = 0; i < slices; ++i) {
+      const auto end = at + static_cast<ptrdiff_t>(each + (i < longer));
+      List column(at, end);
+      if (bound.Has(1) && !bound[1].is_none() && i >= longer) column.push_back(bound[1]);
+      columns->emplace_back(std::move(column));
+      at = end;
+    }
+  });
 }
 
 Value Sum(Interpreter& interpreter, const Value& input, const CallArguments& arguments) {

@@ -206,6 +206,7 @@ bool Contains(const Value& container, const Value& item, Budget& budget) {
       while (iterator.next < iterator.items.size()) {
         if (Equals(iterator.items[iterator.next++], item, &budget)) return true;
       }
+      if (!iterator.error.empty()) Raise(iterator.error);
       return false;
     }
     case Kind::kList:

@@ -89,6 +89,7 @@ List ToList(const Value& value, Budget& budget) {
       List items(iterator.items.begin() + static_cast<ptrdiff_t>(iterator.next),
                  iterator.items.end());
       iterator.next = iterator.items.size();
+      if (!iterator.error.empty()) Raise(iterator.error);
       return items;
     }
     default:

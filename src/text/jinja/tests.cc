@@ -102,8 +102,14 @@ bool IsGreaterEqual(Interpreter& interpreter, const Value& input, const CallArgu
   return Compare(input, Operand(arguments), ">=", interpreter.budget()) >= 0;
 }
 
-bool IsFilterName(const Value& v) { return v.is_string() && FindFilter(v.as_string()) != nullptr; }
-bool IsTestName(const Value& v) { return v.is_string() && FindTest(v.as_string()) != nullptr; }
+bool IsFilterName(const Value& v) {
+  RequireHashable(v);
+  return v.is_string() && FindFilter(v.as_string()) != nullptr;
+}
+bool IsTestName(const Value& v) {
+  RequireHashable(v);
+  return v.is_string() && FindTest(v.as_string()) != nullptr;
+}
 bool IsDefined(const Value& v) { return !v.is_undefined(); }
 bool IsUndefined(const Value& v) { return v.is_undefined(); }
 bool IsNone(const Value& v) { return v.is_none(); }

@@ -105,11 +105,12 @@ Value Value::FromView(std::string type_name, List items) {
   return value;
 }
 
-Value Value::FromIterator(std::string type_name, List items) {
+Value Value::FromIterator(std::string type_name, List items, std::string error) {
   Value value;
   value.kind_ = Kind::kIterator;
   const int levels = NestingOf(items);
-  value.payload_ = MakeNested(Iterator{std::move(type_name), std::move(items), 0}, levels);
+  value.payload_ =
+      MakeNested(Iterator{std::move(type_name), std::move(items), 0, std::move(error)}, levels);
   return value;
 }
 

@@ -48,6 +48,7 @@ struct Iterator {
   std::string type_name;  // "generator"
   List items;
   size_t next = 0;
+  std::string error;  // what asking for more than the items raises; empty: they simply end
 };
 
 class Value {
@@ -88,7 +89,7 @@ class Value {
   static Value Tuple(List items);
   static Value FromRange(Range range);
   static Value FromView(std::string type_name, List items);
-  static Value FromIterator(std::string type_name, List items);
+  static Value FromIterator(std::string type_name, List items, std::string error = "");
   static Value FromObject(std::shared_ptr<Object> object);
 
   Kind kind() const { return kind_; }

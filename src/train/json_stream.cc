@@ -1,0 +1,169 @@
+#include "lorica/train/json_stream.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "absl/status/status.h"
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "lorica/io/file_system.h"
+#include "lorica/tensor/status.h"
+
+namespace lorica {
+
+namespace {
+
+constexpr size_t kChunkBytes = size_t{1} << 18;
+
+bool IsJsonSpace(int c) { return c == ' ' || c == '\t' || c == '\n' || c == '\r'; }
+
+bool IsBlank(const std::string& text) {
+  return std::all_of(text.begin(), text.end(), [](char c) { return IsJsonSpace(c); });
+}
+
+}  // namespace
+
+JsonStream::JsonStream(std::string path) : path_(std::move(path)) {}
+
+absl::StatusOr<JsonStream> JsonStream::Open(const std::string& path) {
+  LORICA_ASSIGN_OR_RETURN(const FileInfo info, PosixFiles().Stat(path));
+  if (info.is_directory) {
+    return absl::InvalidArgumentError(absl::StrCat(path, ": expected a file, found a folder"));
+  }
+  JsonStream stream(path);
+  stream.file_ = std::make_unique<std::ifstream>(path, std::ios::binary);
+  if (!stream.file_->is_open()) {
+    return absl::NotFoundError(absl::StrCat(path, ": can't be opened: ", std::strerror(errno)));
+  }
+  // A byte order mark may come first.
+  for (const int byte : {0xEF, 0xBB, 0xBF}) {
+    if (stream.Peek() != byte) break;
+    stream.Skip();
+  }
+  if (stream.Peek() == '[') {
+    stream.layout_ = Layout::kArray;
+  } else if (absl::EndsWith(path, ".json")) {
+    stream.SkipSpace();
+    stream.layout_ = stream.Peek() == '[' ? Layout::kArray : Layout::kValues;
+  }
+  return stream;
+}
+
+int JsonStream::Peek() {
+  if (position_ == buffer_.size()) {
+    buffer_.resize(kChunkBytes);
+    file_->read(buffer_.data(), static_cast<std::streamsize>(buffer_.size()));
+    buffer_.resize(static_cast<size_t>(std::max<std::streamsize>(file_->gcount(), 0)));
+    position_ = 0;
+    if (buffer_.empty()) return -1;
+  }
+  return static_cast<unsigned char>(buffer_[position_]);
+}
+
+void JsonStream::SkipSpace() {
+  while (IsJsonSpace(Peek())) Skip();
+}
+
+absl::Status JsonStream::Error(const std::string& message) const {
+  return absl::InvalidArgumentError(absl::StrCat(path_, ": ", message));
+}
+
+absl::StatusOr<std::optional<JsonStream::Item>> JsonStream::Next() {
+  auto item = layout_ == Layout::kLines ? NextLine() : NextElement();
+  if (item.ok() && !item->has_value() && file_->bad()) {
+    return absl::DataLossError(absl::StrCat(path_, ": reading failed"));
+  }
+  return item;
+}
+
+absl::StatusOr<std::optional<JsonStream::Item>> JsonStream::NextLine() {
+  while (Peek() >= 0) {
+    Item item;
+    ++line_;
+    while (Peek() >= 0) {
+      const size_t end = buffer_.find('\n', position_);
+      const size_t stop = end == std::string::npos ? buffer_.size() : end;
+      item.text.append(buffer_, position_, stop - position_);
+      position_ = stop;
+      if (item.text.size() > kMaxValueBytes) {
+        return Error(absl::StrCat("line ", line_, " is longer than ", kMaxValueBytes, " bytes"));
+      }
+      if (end != std::string::npos) {
+        Skip();
+        break;
+      }
+    }
+    if (IsBlank(item.text)) continue;
+    item.where = absl::StrCat(path_, ", line ", line_);
+    return item;
+  }
+  return std::nullopt;
+}
+
+absl::StatusOr<std::optional<JsonStream::Item>> JsonStream::NextElement() {
+  SkipSpace();
+  if (layout_ == Layout::kArray) {
+    if (!opened_) {
+      Skip();  // Open saw the bracket
+      opened_ = true;
+      SkipSpace();
+      closed_ = Peek() == ']';
+      if (closed_) Skip();
+    } else if (!closed_) {
+      const int c = Peek();
+      if (c != ',' && c != ']') {
+        return Error(absl::StrCat("expected ',' or ']' behind record ", element_));
+      }
+      Skip();
+      closed_ = c == ']';
+    }
+    SkipSpace();
+    if (closed_) {
+      if (Peek() >= 0) return Error("expected the end of the file behind the array");
+      return std::nullopt;
+    }
+  }
+  if (Peek() < 0) {
+    if (layout_ == Layout::kValues) return std::nullopt;
+    return Error(absl::StrCat("the array isn't closed behind record ", element_));
+  }
+  ++element_;
+  Item item;
+  item.where = absl::StrCat(path_, ", record ", element_);
+  LORICA_ASSIGN_OR_RETURN(item.text, TakeValue());
+  return item;
+}
+
+absl::StatusOr<std::string> JsonStream::TakeValue() {
+  std::string text;
+  int64_t depth = 0;
+  bool in_string = false;
+  bool escaped = false;
+  for (int c = Peek(); c >= 0; c = Peek()) {
+    if (text.size() > kMaxValueBytes) {
+      return Error(absl::StrCat("record ", element_, " is longer than ", kMaxValueBytes, " bytes"));
+    }
+    if (in_string) {
+      in_string = escaped || c != '"';
+      escaped = !escaped && c == '\\';
+      text += static_cast<char>(c);
+      Skip();
+      if (!in_string && depth == 0) return text;
+      continue;
+    }
+    const bool closes = c == '}' || c == ']';
+    // A number or a word ends where something else begins.
+    if (depth == 0 && !text.empty() && (IsJsonSpace(c) || c == ',' || closes)) return text;
+    text += static_cast<char>(c);
+    Skip();
+    if (c == '"') in_string = true;
+    if (c == '{' || c == '[') ++depth;
+    if (closes && --depth <= 0) return text;
+  }
+  if (depth > 0 || in_string) {
+    return Error(absl::StrCat("the file ends inside record ", element_));
+  }
+  return text;
+}
+
+}  // namespace lorica
