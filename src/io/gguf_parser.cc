@@ -193,7 +193,11 @@ class GgufParser {
     if (file_.tensors_.empty()) return absl::OkStatus();
     const uint64_t mask = file_.alignment_ - 1;
     const uint64_t data_begin = (at_ + mask) & ~mask;
-    const uint64_t data_size = data_begin > bytes_.size() ? 0 : bytes_.size() - data_begin;
+    if (data_begin > bytes_.size()) {
+      return Bad(absl::StrCat("the tensors' data should begin at byte ", data_begin,
+                              ", past the end of the file, which has ", bytes_.size(), " bytes"));
+    }
+    const uint64_t data_size = bytes_.size() - data_begin;
     for (GgufTensor& tensor : file_.tensors_) {
       const uint64_t size = tensor.end;
       if ((tensor.begin & mask) != 0) {

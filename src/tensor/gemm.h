@@ -70,11 +70,11 @@ struct GroupedGemmArgs {
   MutableTensorView y;  // [M, N]
 };
 
-// A sum over tokens, the gradient of a weight:
-//   acc[m, n] += alpha * sum over blocks of sequences of (sum over the block's rows t of dy[t, m] *
-//   x[t, n])
-// Blocks of kTokenBlock rows start at each sequence and are added one after the other, in order;
-// within a block t ascends in one chain that starts from zero.
+// A sum over tokens, the gradient of a weight. For each block of each sequence, in order:
+//   acc[m, n] = fma(alpha, sum over the block's rows t of dy[t, m] * x[t, n], acc[m, n])
+// Blocks of at most kTokenBlock rows start at each sequence; within a block t ascends in one chain
+// of multiply-adds that starts from zero. (With alpha = 1 this is a plain addition: 1 * sum is
+// exact.)
 struct TokenSumDesc {
   int64_t tokens = 0, m = 0, n = 0;
   double alpha = 1;

@@ -102,6 +102,7 @@ absl::Status ReadUnigram(const TokenizerJson& source, JsonFields* fields, Tokeni
 absl::Status ReadModel(const TokenizerJson& source, const json& document, const std::string& where,
                        Tokenizer::Parts* parts) {
   JsonFields fields(document, where);
+  if (!document.is_object()) return fields.Finish();
   std::string type;
   LORICA_RETURN_IF_ERROR(fields.Read("type", &type));
   // Files of before 2020 don't name the type.

@@ -15,9 +15,9 @@ namespace lorica {
 
 class Vocabulary {
  public:
-  // Ids above this are refused: a hostile file must not make a table of four billion rows. The
+  // Ids above this are refused: a small hostile file must not make a table of millions of rows. The
   // largest published vocabularies have 262,144 entries.
-  static constexpr int64_t kLargestId = (int64_t{1} << 24) - 1;
+  static constexpr int64_t kLargestId = (int64_t{1} << 22) - 1;
 
   Vocabulary() = default;
   Vocabulary(Vocabulary&&) = default;

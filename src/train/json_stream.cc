@@ -1,7 +1,10 @@
 #include "lorica/train/json_stream.h"
 
 #include <algorithm>
+#include <cerrno>
 #include <cstring>
+#include <fstream>
+#include <sstream>
 
 #include "absl/status/status.h"
 #include "absl/strings/match.h"
@@ -23,37 +26,47 @@ bool IsBlank(const std::string& text) {
 
 }  // namespace
 
-JsonStream::JsonStream(std::string path) : path_(std::move(path)) {}
+JsonStream::JsonStream(std::string path, std::unique_ptr<std::istream> input)
+    : path_(std::move(path)), input_(std::move(input)) {}
 
 absl::StatusOr<JsonStream> JsonStream::Open(const std::string& path) {
   LORICA_ASSIGN_OR_RETURN(const FileInfo info, PosixFiles().Stat(path));
   if (info.is_directory) {
     return absl::InvalidArgumentError(absl::StrCat(path, ": expected a file, found a folder"));
   }
-  JsonStream stream(path);
-  stream.file_ = std::make_unique<std::ifstream>(path, std::ios::binary);
-  if (!stream.file_->is_open()) {
+  auto file = std::make_unique<std::ifstream>(path, std::ios::binary);
+  if (!file->is_open()) {
     return absl::NotFoundError(absl::StrCat(path, ": can't be opened: ", std::strerror(errno)));
   }
-  // A byte order mark may come first.
-  for (const int byte : {0xEF, 0xBB, 0xBF}) {
-    if (stream.Peek() != byte) break;
-    stream.Skip();
-  }
-  if (stream.Peek() == '[') {
-    stream.layout_ = Layout::kArray;
-  } else if (absl::EndsWith(path, ".json")) {
-    stream.SkipSpace();
-    stream.layout_ = stream.Peek() == '[' ? Layout::kArray : Layout::kValues;
-  }
+  JsonStream stream(path, std::move(file));
+  stream.SkipMarkAndFindLayout();
   return stream;
+}
+
+JsonStream JsonStream::OverText(const std::string& text, const std::string& path) {
+  JsonStream stream(path, std::make_unique<std::istringstream>(text));
+  stream.SkipMarkAndFindLayout();
+  return stream;
+}
+
+void JsonStream::SkipMarkAndFindLayout() {
+  for (const int byte : {0xEF, 0xBB, 0xBF}) {
+    if (Peek() != byte) break;
+    Skip();
+  }
+  if (Peek() == '[') {
+    layout_ = Layout::kArray;
+  } else if (absl::EndsWith(path_, ".json")) {
+    SkipSpace();
+    layout_ = Peek() == '[' ? Layout::kArray : Layout::kValues;
+  }
 }
 
 int JsonStream::Peek() {
   if (position_ == buffer_.size()) {
     buffer_.resize(kChunkBytes);
-    file_->read(buffer_.data(), static_cast<std::streamsize>(buffer_.size()));
-    buffer_.resize(static_cast<size_t>(std::max<std::streamsize>(file_->gcount(), 0)));
+    input_->read(buffer_.data(), static_cast<std::streamsize>(buffer_.size()));
+    buffer_.resize(static_cast<size_t>(std::max<std::streamsize>(input_->gcount(), 0)));
     position_ = 0;
     if (buffer_.empty()) return -1;
   }
@@ -70,7 +83,7 @@ absl::Status JsonStream::Error(const std::string& message) const {
 
 absl::StatusOr<std::optional<JsonStream::Item>> JsonStream::Next() {
   auto item = layout_ == Layout::kLines ? NextLine() : NextElement();
-  if (item.ok() && !item->has_value() && file_->bad()) {
+  if (item.ok() && !item->has_value() && input_->bad()) {
     return absl::DataLossError(absl::StrCat(path_, ": reading failed"));
   }
   return item;
@@ -111,6 +124,7 @@ absl::StatusOr<std::optional<JsonStream::Item>> JsonStream::NextElement() {
       if (closed_) Skip();
     } else if (!closed_) {
       const int c = Peek();
+      if (c < 0) return Error(absl::StrCat("the array isn't closed behind record ", element_));
       if (c != ',' && c != ']') {
         return Error(absl::StrCat("expected ',' or ']' behind record ", element_));
       }

@@ -4,7 +4,7 @@
 #define LORICA_TRAIN_JSON_STREAM_H_
 
 #include <cstdint>
-#include <fstream>
+#include <istream>
 #include <memory>
 #include <optional>
 #include <string>
@@ -27,6 +27,9 @@ class JsonStream {
   };
 
   static absl::StatusOr<JsonStream> Open(const std::string& path);
+  // The same over a text in memory; `path` stands for it in messages and tells by its ending what
+  // the text holds.
+  static JsonStream OverText(const std::string& text, const std::string& path);
 
   // The next value; nothing at the end of the file. Blank lines are skipped.
   absl::StatusOr<std::optional<Item>> Next();
@@ -39,7 +42,8 @@ class JsonStream {
     kValues,  // one after the other, over as many lines as they like: an object in a .json file
   };
 
-  explicit JsonStream(std::string path);
+  JsonStream(std::string path, std::unique_ptr<std::istream> input);
+  void SkipMarkAndFindLayout();
   // The next byte without taking it; -1 at the end of the file.
   int Peek();
   void Skip() { ++position_; }
@@ -51,7 +55,7 @@ class JsonStream {
   absl::StatusOr<std::string> TakeValue();
 
   std::string path_;
-  std::unique_ptr<std::ifstream> file_;
+  std::unique_ptr<std::istream> input_;
   std::string buffer_;
   size_t position_ = 0;  // in buffer_
   Layout layout_ = Layout::kLines;

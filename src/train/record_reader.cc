@@ -11,7 +11,8 @@ namespace lorica {
 
 class RecordReader::State {
  public:
-  explicit State(std::vector<std::string> paths) : paths_(std::move(paths)) {}
+  explicit State(std::vector<std::string> paths, std::optional<JsonStream> first = std::nullopt)
+      : paths_(std::move(paths)), stream_(std::move(first)) {}
 
   absl::StatusOr<std::optional<Record>> Next() {
     while (stream_.has_value() || file_ < paths_.size()) {
@@ -61,6 +62,11 @@ absl::StatusOr<RecordReader> RecordReader::Open(std::vector<std::string> paths) 
   if (paths.empty()) return absl::InvalidArgumentError("no data files");
   for (const std::string& path : paths) LORICA_RETURN_IF_ERROR(JsonStream::Open(path).status());
   return RecordReader(std::make_unique<State>(std::move(paths)));
+}
+
+RecordReader RecordReader::OverText(const std::string& text, const std::string& name) {
+  return RecordReader(
+      std::make_unique<State>(std::vector<std::string>{name}, JsonStream::OverText(text, name)));
 }
 
 absl::StatusOr<std::optional<Record>> RecordReader::Next() { return state_->Next(); }

@@ -75,6 +75,9 @@ class RecordReader {
  public:
   // Of the files in this order.
   static absl::StatusOr<RecordReader> Open(std::vector<std::string> paths);
+  // Of a text in memory; `name` stands for its path: a name that ends in .json may hold an object
+  // over several lines.
+  static RecordReader OverText(const std::string& text, const std::string& name);
   RecordReader(RecordReader&&) noexcept;
   RecordReader& operator=(RecordReader&&) noexcept;
   ~RecordReader();

@@ -100,12 +100,13 @@ absl::Status RunFolder::LookAround() {
   absl::StatusOr<std::vector<std::string>> names = files_->List(path_);
   if (!names.ok()) return AsRunError(names.status());
   std::vector<std::string> leftovers;
+  bool any = false;
   for (const std::string& name : *names) {
     if (name == kLockName) continue;
     if (IsOurLeftover(name)) {
       leftovers.push_back(name);
     } else if (IsOurs(name)) {
-      empty_ = false;
+      any = true;
     } else {
       return absl::InvalidArgumentError(
           absl::StrCat(path_, ": expected an empty folder or one of an earlier run, found ",
@@ -118,6 +119,7 @@ absl::Status RunFolder::LookAround() {
     const std::string full = JoinPath(path_, name);
     LORICA_RETURN_IF_ERROR(AsRunError(RemoveTree(*files_, full)));
   }
+  empty_ = !any;
   return absl::OkStatus();
 }
 
@@ -132,7 +134,8 @@ RunFolder::RunFolder(RunFolder&& other) noexcept
 absl::Status RunFolder::Clear() {
   LORICA_ASSIGN_OR_RETURN(const std::vector<std::string> names, files_->List(path_));
   for (const std::string& name : names) {
-    if (name == kLockName) continue;
+    // Whatever somebody else put here meanwhile stays.
+    if (!IsOurs(name) && !IsOurLeftover(name)) continue;
     LORICA_RETURN_IF_ERROR(RemoveTree(*files_, JoinPath(path_, name)));
   }
   empty_ = true;

@@ -42,7 +42,7 @@ class RunFolder {
   // Nothing of an earlier run is there.
   bool empty() const { return empty_; }
 
-  // Removes what an earlier run left here: everything but the lock. For a run that starts afresh.
+  // Removes what a run of ours wrote here, nothing else. For a run that starts afresh.
   absl::Status Clear();
   // The run has begun: from now on nothing is removed on destruction.
   void Keep() { keep_ = true; }
@@ -56,7 +56,7 @@ class RunFolder {
   std::string path_;
   std::vector<std::string> made_;  // folders that the claim made, outermost first
   int lock_ = -1;                  // file descriptor
-  bool empty_ = true;
+  bool empty_ = false;  // until it has been looked at
   bool keep_ = false;
 };
 

@@ -21,7 +21,7 @@ std::string ByteInAlphabet(int byte, int* next) {
   const bool printable =
       (byte >= '!' && byte <= '~') || (byte >= 0xA1 && byte <= 0xAC) || byte >= 0xAE;
   const int code = printable ? byte : (*next)++;
-  char text[8];
+  char text[16];
   std::snprintf(text, sizeof(text), "\\u%04x", code);
   return text;
 }

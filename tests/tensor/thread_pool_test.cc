@@ -3,12 +3,12 @@
 #include <gtest/gtest.h>
 #include <stdlib.h>
 
+#include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <filesystem>
 #include <fstream>
 #include <limits>
-#include <set>
 #include <string>
 #include <thread>
 #include <vector>
@@ -95,8 +95,6 @@ TEST(ThreadPoolTest, ManyMoreThreadsThanCores) {
 
 TEST(ThreadPoolTest, CallersTakeTurns) {
   ThreadPool pool(2);
-  std::atomic<int> running{0};
-  std::atomic<bool> overlap{false};
   std::atomic<int64_t> sum{0};
   const auto call = [&] {
     for (int round = 0; round < 200; ++round) {

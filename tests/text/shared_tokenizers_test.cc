@@ -1,4 +1,5 @@
 // Real tokenizers, where they are at hand.
+#include <algorithm>
 #include <cstdio>
 
 #include "absl/strings/match.h"
@@ -43,7 +44,8 @@ TEST_P(SharedTokenizerTest, GivesTheIdsOfTheGoldenTexts) {
     const auto text = texts[i].get<std::string>();
     auto expected = golden[i].get<std::vector<int32_t>>();
     if (name == "gpt2" && absl::StrContains(text, " \xEF\xBB\xBF")) {
-      // The list cuts a space off U+FEFF; `tokenizers` 0.13 to 0.23 don't, since it isn't white space.
+      // The list cuts a space off U+FEFF; `tokenizers` 0.13 to 0.23 don't, since it isn't white
+      // space.
       const std::vector<int32_t> cut = {220, 171};
       const auto at = std::search(expected.begin(), expected.end(), cut.begin(), cut.end());
       ASSERT_NE(at, expected.end());
@@ -56,15 +58,16 @@ TEST_P(SharedTokenizerTest, GivesTheIdsOfTheGoldenTexts) {
     EXPECT_EQ(*ids, expected) << text;
     CheckConsistency(*tokenizer, text, *ids, options);
     // Qwen composes characters; the others give back every byte.
-    if (name != "qwen3") EXPECT_EQ(*tokenizer->Decode(*ids), text);
+    if (name != "qwen3") {
+      EXPECT_EQ(*tokenizer->Decode(*ids), text);
+    }
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(All, SharedTokenizerTest,
-                         testing::Values("gpt2", "qwen3", "deepseek_v3"),
+INSTANTIATE_TEST_SUITE_P(All, SharedTokenizerTest, testing::Values("gpt2", "qwen3", "deepseek_v3"),
                          [](const auto& row) { return std::string(row.param); });
 
-TEST(SharedTokenizerTest, ReadsSmolLm2FromItsGgufFile) {
+TEST(SmolLm2TokenizerTest, ReadsSmolLm2FromItsGgufFile) {
   const char* path = std::getenv("LORICA_SMOLLM2_GGUF");
   if (path == nullptr) GTEST_SKIP() << "LORICA_SMOLLM2_GGUF isn't set";
   const auto tokenizer = LoadTokenizer(path);
@@ -78,9 +81,9 @@ TEST(SharedTokenizerTest, ReadsSmolLm2FromItsGgufFile) {
   ASSERT_OK(ids);
   std::vector<std::string> pieces;
   for (const int32_t id : *ids) pieces.emplace_back(tokenizer->IdToPiece(id));
-  EXPECT_EQ(pieces, (std::vector<std::string>{"<|im_start|>", "user", "Ċ", "In", "Ġ", "2", "0", "2",
-                                              "4", ",", "Ġx", "Ġ=", "Ġ", "1", "0", "0", ".", "5",
-                                              "<|im_end|>", "Ċ"}));
+  EXPECT_EQ(pieces, (std::vector<std::string>{
+                        "<|im_start|>", "user", "Ċ", "In", "Ġ", "2", "0", "2", "4",          ",",
+                        "Ġx",           "Ġ=",   "Ġ", "1",  "0", "0", ".", "5", "<|im_end|>", "Ċ"}));
 }
 
 }  // namespace

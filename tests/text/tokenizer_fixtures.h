@@ -1,4 +1,5 @@
-// What the tests of tokenizers share: the committed small tokenizers, and comparison with what was expected.
+// What the tests of tokenizers share: the committed small tokenizers, and comparison with what was
+// expected.
 #ifndef LORICA_TESTS_TEXT_TOKENIZER_FIXTURES_H_
 #define LORICA_TESTS_TEXT_TOKENIZER_FIXTURES_H_
 
@@ -30,8 +31,8 @@ inline nlohmann::json ReadJson(const std::string& path) {
   return nlohmann::json::parse(ReadOrDie(path));
 }
 
-// Checks what holds for any encoding: spans give the same ids and lie in the text, and decoding piece by piece gives the same
-// bytes as at once, in whole characters as long as there are any.
+// Checks what holds for any encoding: spans give the same ids and lie in the text, and decoding
+// piece by piece gives the same bytes as at once, in whole characters as long as there are any.
 inline void CheckConsistency(const Tokenizer& tokenizer, const std::string& text,
                              const std::vector<int32_t>& ids, const EncodeOptions& options) {
   const auto encoding = tokenizer.EncodeWithSpans(text, options);

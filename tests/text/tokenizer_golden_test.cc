@@ -1,5 +1,5 @@
-// The committed small tokenizers (tests/golden/make_tokenizers.py) against what Hugging Face's `tokenizers` makes of the same
-// texts.
+// The committed small tokenizers (tests/golden/make_tokenizers.py) against what Hugging Face's
+// `tokenizers` makes of the same texts.
 #include "text/tokenizer_fixtures.h"
 
 namespace lorica {
@@ -98,8 +98,9 @@ TEST(StreamingDecoderTest, HoldsBackTheBeginningOfACharacter) {
   EXPECT_EQ(*decoder.Push((*ids)[3]), llama);
   // A character that never ends comes out with what breaks it, or at the end.
   EXPECT_EQ(*decoder.Push((*ids)[0]), "");
-  EXPECT_EQ(*decoder.Push(*tokenizer->TokenToId("a")), "\xF0"
-                                                       "a");
+  EXPECT_EQ(*decoder.Push(*tokenizer->TokenToId("a")),
+            "\xF0"
+            "a");
   EXPECT_EQ(*decoder.Push((*ids)[0]), "");
   EXPECT_EQ(*decoder.Finish(), "\xF0");
   EXPECT_EQ(*decoder.Finish(), "");
@@ -121,8 +122,7 @@ TEST(TokenizerTest, RefusesToDecodeAnIdOutsideTheVocabulary) {
     const auto text = tokenizer->Decode({1, id});
     ASSERT_FALSE(text.ok());
     EXPECT_EQ(text.status().message(),
-              absl::StrCat("token id ", id,
-                           " at position 1 isn't in the tokenizer's vocabulary"));
+              absl::StrCat("token id ", id, " at position 1 isn't in the tokenizer's vocabulary"));
     EXPECT_EQ(tokenizer->IdToPiece(id), "");
   }
   EXPECT_EQ(tokenizer->IdToPiece(*tokenizer->TokenToId("<|im_end|>")), "<|im_end|>");

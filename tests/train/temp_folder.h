@@ -50,7 +50,7 @@ inline void WriteText(const std::string& path, const std::string& text) {
 // Relative path -> content of every file below `path`; folders end with '/' and have none.
 inline std::map<std::string, std::string> ReadTree(const std::string& path) {
   std::map<std::string, std::string> tree;
-  if (!std::filesystem::exists(path)) return tree;
+  if (!std::filesystem::is_directory(path)) return tree;
   for (const auto& entry : std::filesystem::recursive_directory_iterator(path)) {
     const std::string name = std::filesystem::relative(entry.path(), path).string();
     if (entry.is_directory()) {

@@ -29,7 +29,8 @@ int64_t CeilDiv(int64_t a, int64_t b) { return (a + b - 1) / b; }
 int64_t RoundUp(int64_t a, int64_t unit) { return CeilDiv(a, unit) * unit; }
 
 // K a tile runs over before its sums return to memory. A panel of 64 f32 columns takes 192 KB of
-// the second-level cache (1 MB on Zen 4, 2 MB on newer Xeons) beside the rows of a.
+// the second-level cache (1 MB on Zen 4, 2 MB on newer Xeons) beside the rows of a. On Zen 4 the
+// tile runs at 96 to 99 % of the multiply-add peak for any K from 256 to 1536, at 93 % for 64.
 constexpr int64_t kInnerK = 768;
 // Rows of a per pass over a panel.
 constexpr int64_t kBlockRows = 192;
@@ -42,8 +43,9 @@ constexpr int64_t kTaskWork = 2 << 20;
 constexpr int64_t kLeastTaskWork = 256 << 10;
 // Reading a panel from memory takes as long as multiplying it with this many rows.
 constexpr int64_t kPanelReadRows = 24;
-// Panels packed by the thread that uses them serve up to this many rows (packing takes as long as 6
-// to 13 rows do) and stay, a few of them, in the second-level cache beside kBlockRows rows of a.
+// Panels packed by the thread that uses them serve up to this many rows (packing takes as long as 5
+// rows do, 24 where the operand comes from memory) and stay, a few of them, in the second-level
+// cache beside kBlockRows rows of a.
 constexpr int64_t kPrivateRows = 1020;
 constexpr int64_t kPrivateBytes = 448 << 10;
 
@@ -134,7 +136,8 @@ class GemmRun {
         kFlush);
   }
 
-  // Whether RunPrivate serves better than RunShared.
+  // Whether RunPrivate serves better than RunShared: not for the 9 panels of a square product of
+  // 2048 x 576 x 576, where packing them again for each block of rows cost 7 % (Zen 4).
   bool PrefersPrivate() const {
     if (desc_.m <= kBlockRows / 4) return true;
     return PackedSize(desc_.n, desc_.k) * static_cast<int64_t>(sizeof(T)) > kSharedBytes &&

@@ -115,8 +115,8 @@ HWY_INLINE void TokenTile(const T* HWY_RESTRICT narrow, const T* HWY_RESTRICT wi
   }
   V sums[kNarrow * kWideVectors];
   Unroll<kNarrow * kWideVectors>([&](auto i) LORICA_LAMBDA { sums[i] = hn::Zero(d); });
-  // Rows read in place lie far apart, where the hardware doesn't see them coming: worth 5 to 20 % of
-  // a sum for rank 16.
+  // Rows read in place lie far apart, where the hardware doesn't see them coming: worth 5 to 20 %
+  // of a sum for rank 16.
   const int64_t ahead = 16 * wide_stride;
   for (int64_t t = 0; t < tokens; ++t) {
     V columns_of_wide[kWideVectors];

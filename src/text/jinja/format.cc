@@ -164,8 +164,10 @@ std::string PercentFormat(absl::string_view format, const Value& arguments, Budg
     if (!named) value = next();
     out += PercentField(value, spec, budget);
   }
-  const bool leftover = is_tuple ? used < arguments.as_list().size()
-                                 : used == 0 && !arguments.is_dict() && !arguments.is_list();
+  // What can be subscripted, but is neither tuple nor text, may stay unused.
+  const bool is_mapping = arguments.is_dict() || arguments.is_list() || arguments.is_undefined() ||
+                          arguments.kind() == Value::Kind::kRange;
+  const bool leftover = is_tuple ? used < arguments.as_list().size() : used == 0 && !is_mapping;
   if (leftover) Raise("not all arguments converted during string formatting");
   return out;
 }

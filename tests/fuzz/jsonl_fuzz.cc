@@ -1,0 +1,55 @@
+// Bytes as a data file: read its records, as JSONL and as JSON, and find what is trained in
+// conversations.
+#include <cstddef>
+#include <cstdint>
+#include <string>
+
+#include "lorica/text/chat_template.h"
+#include "lorica/train/records.h"
+#include "lorica/train/trained_spans.h"
+
+namespace {
+
+lorica::ChatTemplate ChatMl() {
+  auto chat_template = lorica::ChatTemplate::FromSource(
+      "{% for m in messages %}{{ '<|im_start|>' ~ m.role ~ '\n' ~ m.content ~ '<|im_end|>\n' }}"
+      "{% endfor %}{% if add_generation_prompt %}{{ '<|im_start|>assistant\n' }}{% endif %}",
+      "fuzz", {});
+  if (!chat_template.ok()) __builtin_trap();
+  return *std::move(chat_template);
+}
+
+void Check(const lorica::Record& record) {
+  static const lorica::ChatTemplate chat_template = ChatMl();
+  if (record.ids.size() != record.labels.size()) __builtin_trap();
+  if (!record.has_messages) return;
+  const auto rendered =
+      lorica::RenderConversation(chat_template, record.messages, record.tools,
+                                 record.prompt_messages, lorica::TrainOn::kAssistant);
+  if (!rendered.ok()) return;
+  size_t end = 0;
+  for (const auto& span : rendered->trained) {
+    if (span.begin < end || span.end < span.begin) __builtin_trap();
+    end = span.end;
+  }
+  if (end > rendered->text.size()) __builtin_trap();
+}
+
+}  // namespace
+
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+  const std::string text(reinterpret_cast<const char*>(data), size);
+  for (const char* name : {"fuzz.jsonl", "fuzz.json"}) {
+    lorica::RecordReader reader = lorica::RecordReader::OverText(text, name);
+    while (true) {
+      const auto record = reader.Next();
+      if (!record.ok()) {
+        if (record.status().message().empty()) __builtin_trap();
+        break;
+      }
+      if (!record->has_value()) break;
+      Check(**record);
+    }
+  }
+  return 0;
+}

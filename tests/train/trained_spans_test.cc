@@ -1,0 +1,195 @@
+#include "lorica/train/trained_spans.h"
+
+#include "gmock/gmock.h"
+#include "train/text_fixture.h"
+
+namespace lorica {
+namespace {
+
+using ::testing::HasSubstr;
+
+Record RecordOf(const std::string& json) {
+  const auto value = jinja::ParseJson(json);
+  EXPECT_TRUE(value.ok()) << value.status();
+  auto record = ParseRecord(*value, std::nullopt, "f, line 1");
+  EXPECT_TRUE(record.ok()) << record.status();
+  return *std::move(record);
+}
+
+// The text of a tokenised record with what is trained in brackets; token boundaries don't show.
+std::string Marked(const TokenizedRecord& tokenized, const Tokenizer& tokenizer) {
+  std::string out;
+  bool open = false;
+  for (size_t i = 0; i < tokenized.ids.size(); ++i) {
+    const bool trained = tokenized.labels[i] != kIgnoredLabel;
+    if (trained) {
+      EXPECT_EQ(tokenized.labels[i], tokenized.ids[i]);
+    }
+    if (trained != open) out += trained ? "[" : "]";
+    open = trained;
+    out += *tokenizer.Decode({&tokenized.ids[i], 1});
+  }
+  return out + (open ? "]" : "");
+}
+
+class TrainedSpansTest : public ::testing::Test {
+ protected:
+  std::string Mark(const std::string& json, const ChatTemplate& chat_template,
+                   const TokenizeOptions& options = {}) {
+    const auto tokenized =
+        RecordTokenizer(&tokenizer_, &chat_template, options).Tokenize(RecordOf(json));
+    if (!tokenized.ok()) return "error: " + std::string(tokenized.status().message());
+    // Whatever is trained, the ids are those of the whole text.
+    if (!tokenized->text.empty() && options.train_on != TrainOn::kAll) {
+      const auto ids = tokenizer_.Encode(tokenized->text, {.add_special_tokens = false});
+      EXPECT_TRUE(ids.ok());
+    }
+    return Marked(*tokenized, tokenizer_);
+  }
+
+  Tokenizer tokenizer_ = ByteTokenizer();
+};
+
+constexpr const char* kChat =
+    R"({"messages": [{"role": "system", "content": "S"}, {"role": "user", "content": "q"}, {"role": "assistant", "content": "a"}, {"role": "user", "content": "r"}, {"role": "assistant", "content": "b"}]})";
+
+TEST_F(TrainedSpansTest, AssistantTurnsWithTheirEnd) {
+  EXPECT_EQ(
+      Mark(kChat, ChatMl()),
+      "<|im_start|>system\nS<|im_end|>\n<|im_start|>user\nq<|im_end|>\n<|im_start|>assistant\n"
+      "[a<|im_end|>\n]<|im_start|>user\nr<|im_end|>\n<|im_start|>assistant\n[b<|im_end|>\n]");
+}
+
+TEST_F(TrainedSpansTest, LastAndAll) {
+  EXPECT_EQ(
+      Mark(kChat, ChatMl(), {.train_on = TrainOn::kLast}),
+      "<|im_start|>system\nS<|im_end|>\n<|im_start|>user\nq<|im_end|>\n<|im_start|>assistant\n"
+      "a<|im_end|>\n<|im_start|>user\nr<|im_end|>\n<|im_start|>assistant\n[b<|im_end|>\n]");
+  EXPECT_EQ(Mark(R"({"messages": [{"role": "user", "content": "q"}]})", ChatMl(),
+                 {.train_on = TrainOn::kAll}),
+            "[<|im_start|>user\nq<|im_end|>\n]");
+}
+
+TEST_F(TrainedSpansTest, ATokenAcrossTheEdgeIsTrained) {
+  // "\n" of the header and "\n" of the answer are one token.
+  const std::string json =
+      R"({"messages": [{"role": "user", "content": "q"}, {"role": "assistant", "content": "\na"}]})";
+  EXPECT_EQ(Mark(json, ChatMl()),
+            "<|im_start|>user\nq<|im_end|>\n<|im_start|>assistant[\n\na<|im_end|>\n]");
+}
+
+TEST_F(TrainedSpansTest, GenerationBlocks) {
+  const ChatTemplate chat_template = TemplateOf(
+      "{% for m in messages %}{% if m.role == 'assistant' %}A:{% generation %}{{ m.content }}</s>"
+      "{% endgeneration %}\n\n{% else %}{{ m.role }}:{{ m.content }} {% endif %}{% endfor %}");
+  EXPECT_EQ(Mark(kChat, chat_template), "system:S user:q A:[a</s>]\nuser:r A:[b</s>]\n");
+  EXPECT_EQ(Mark(kChat, chat_template, {.train_on = TrainOn::kLast}),
+            "system:S user:q A:a</s>\nuser:r A:[b</s>]\n");
+}
+
+TEST_F(TrainedSpansTest, CapturedGenerationBlocksFallBackToPrefixes) {
+  const ChatTemplate chat_template = TemplateOf(
+      "{% macro turn(m) %}{% generation %}{{ m.content }};{% endgeneration %}{% endmacro %}"
+      "{% for m in messages %}{{ m.role[0] }}:{% if m.role == 'assistant' %}{{ turn(m) }}{% else %}"
+      "{{ m.content }};{% endif %}{% endfor %}{% if add_generation_prompt %}a:{% endif %}");
+  EXPECT_EQ(Mark(kChat, chat_template), "s:S;u:q;a:[a;]u:r;a:[b;]");
+}
+
+TEST_F(TrainedSpansTest, RewrittenTurnsAreRefused) {
+  // Earlier answers lose their first letter: the beginning of a longer conversation is no prefix.
+  const ChatTemplate chat_template = TemplateOf(
+      "{% for m in messages %}{{ m.role[0] }}:{{ m.content if loop.last or m.role != 'assistant' "
+      "else "
+      "m.content[1:] }};{% endfor %}{% if add_generation_prompt %}a:{% endif %}");
+  const std::string marked = Mark(kChat, chat_template);
+  EXPECT_THAT(marked, HasSubstr("error: f, line 1: "));
+  EXPECT_THAT(marked, HasSubstr("message 3"));
+  EXPECT_EQ(Mark(kChat, chat_template, {.train_on = TrainOn::kLast}), "s:S;u:q;a:;u:r;a:[b;]");
+}
+
+TEST_F(TrainedSpansTest, PromptMessagesAreGiven) {
+  EXPECT_EQ(
+      Mark(
+          R"({"prompt": [{"role": "user", "content": "q"}, {"role": "assistant", "content": "a"}, {"role": "user", "content": "r"}], "completion": [{"role": "assistant", "content": "b"}]})",
+          ChatMl()),
+      "<|im_start|>user\nq<|im_end|>\n<|im_start|>assistant\na<|im_end|>\n<|im_start|>user\nr<|im_"
+      "end|>"
+      "\n<|im_start|>assistant\n[b<|im_end|>\n]");
+}
+
+TEST_F(TrainedSpansTest, SystemTextWhereThereIsNone) {
+  const std::string with_system = Mark(kChat, ChatMl(), {.system = "X"});
+  EXPECT_THAT(with_system, HasSubstr("system\nS<"));
+  EXPECT_EQ(
+      Mark(
+          R"({"prompt": [{"role": "user", "content": "q"}], "completion": [{"role": "assistant", "content": "b"}]})",
+          ChatMl(), {.system = "X"}),
+      "<|im_start|>system\nX<|im_end|>\n<|im_start|>user\nq<|im_end|>\n<|im_start|>assistant\n"
+      "[b<|im_end|>\n]");
+  EXPECT_THAT(Mark(R"({"text": "a"})", ChatMl(), {.system = "X"}), HasSubstr("error: f, line 1"));
+}
+
+TEST_F(TrainedSpansTest, MessagesMayOptOut) {
+  EXPECT_EQ(
+      Mark(
+          R"({"messages": [{"role": "user", "content": "q"}, {"role": "assistant", "content": "a", "train": false}, {"role": "assistant", "content": "b", "weight": 0}, {"role": "assistant", "content": "c", "weight": 1}]})",
+          ChatMl()),
+      "<|im_start|>user\nq<|im_end|>\n<|im_start|>assistant\na<|im_end|>\n<|im_start|>assistant\n"
+      "b<|im_end|>\n<|im_start|>assistant\n[c<|im_end|>\n]");
+  EXPECT_THAT(
+      Mark(R"({"messages": [{"role": "assistant", "content": "a", "weight": 0.5}]})", ChatMl()),
+      HasSubstr("weight"));
+}
+
+TEST_F(TrainedSpansTest, TextEndsWithTheEndToken) {
+  EXPECT_EQ(Mark(R"({"text": "ab"})", ChatMl()), "[ab<|im_end|>]");
+  EXPECT_EQ(Mark(R"({"text": "ab<|im_end|>"})", ChatMl()), "[ab<|im_end|>]");
+  EXPECT_EQ(Mark(R"({"prompt": "p ", "completion": "c"})", ChatMl()), "p [c<|im_end|>]");
+  EXPECT_EQ(Mark(R"({"prompt": "p ", "completion": "c"})", ChatMl(), {.train_on = TrainOn::kAll}),
+            "[p c<|im_end|>]");
+  EXPECT_EQ(Mark(R"({"text": ""})", ChatMl()), "[<|im_end|>]");
+}
+
+TEST_F(TrainedSpansTest, BosIsAddedToTextButNotToTemplates) {
+  tokenizer_ = ByteTokenizer(
+      R"({"bos_token": "<s>", "eos_token": "</s>", "add_bos_token": true, "add_eos_token": true})");
+  EXPECT_EQ(Mark(R"({"text": "ab"})", ChatMl()), "<s>[ab</s>]");
+  EXPECT_EQ(Mark(R"({"prompt": "p", "completion": "c"})", ChatMl()), "<s>p[c</s>]");
+  EXPECT_EQ(
+      Mark(
+          R"({"messages": [{"role": "user", "content": "q"}, {"role": "assistant", "content": "a"}]})",
+          TemplateOf("<s>{% for m in messages %}{{ m.content }}</s>{% endfor %}")),
+      "<s>q</s>[a</s>]");
+}
+
+TEST_F(TrainedSpansTest, TokenIdsComeThrough) {
+  const auto tokenized =
+      RecordTokenizer(nullptr, nullptr, {})
+          .Tokenize(RecordOf(R"({"input_ids": [1, 2, 3], "labels": [-100, 2, 9]})"));
+  ASSERT_TRUE(tokenized.ok());
+  EXPECT_EQ(tokenized->ids, (std::vector<int32_t>{1, 2, 3}));
+  EXPECT_EQ(tokenized->labels, (std::vector<int32_t>{kIgnoredLabel, 2, 9}));
+}
+
+TEST_F(TrainedSpansTest, WhatTheModelLacksIsNamed) {
+  const auto without_tokenizer =
+      RecordTokenizer(nullptr, nullptr, {}).Tokenize(RecordOf(R"({"text": "a"})"));
+  EXPECT_TRUE(absl::IsFailedPrecondition(without_tokenizer.status()));
+  EXPECT_THAT(std::string(without_tokenizer.status().message()), HasSubstr("tokenizer"));
+  const auto without_template = RecordTokenizer(&tokenizer_, nullptr, {}).Tokenize(RecordOf(kChat));
+  EXPECT_TRUE(absl::IsFailedPrecondition(without_template.status()));
+  EXPECT_THAT(std::string(without_template.status().message()), HasSubstr("chat template"));
+}
+
+TEST_F(TrainedSpansTest, TemplateErrorsNameTheRecord) {
+  EXPECT_EQ(Mark(kChat, TemplateOf("\n{{ raise_exception('no system') }}")),
+            "error: f, line 1: test.jinja: line 2: no system");
+}
+
+TEST_F(TrainedSpansTest, ModesByName) {
+  EXPECT_EQ(*ParseTrainOn("last"), TrainOn::kLast);
+  EXPECT_FALSE(ParseTrainOn("first").ok());
+}
+
+}  // namespace
+}  // namespace lorica
