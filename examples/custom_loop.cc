@@ -128,6 +128,7 @@ absl::StatusOr<std::unique_ptr<lorica::CausalLm>> MakeModel(const char* path,
   config.heads = 4;
   config.kv_heads = 2;
   config.head_dim = 8;
+  config.rope.channels = config.head_dim;
   auto model = std::make_unique<lorica::CausalLm>(config, DType::kF32);
   lorica::InitializeRandom(*model, backend, {.seed = 3});
   return model;

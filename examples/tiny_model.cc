@@ -51,6 +51,7 @@ lorica::ModelConfig Config(const lorica::Tokenizer& tokenizer) {
   config.heads = 6;
   config.kv_heads = 3;
   config.head_dim = 32;
+  config.rope.channels = config.head_dim;
   config.tied = true;
   config.max_positions = 1024;
   config.eos_token_ids = {tokenizer.TokenToId(kTurnEnd).value()};

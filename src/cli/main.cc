@@ -30,6 +30,15 @@ struct Subcommand {
   std::unique_ptr<OptionTable> options;
 };
 
+// CLI11 shows a flag's negation as "--no-x{false}".
+class HelpFormatter final : public CLI::Formatter {
+ public:
+  std::string make_option_name(const CLI::Option* option, bool positional) const override {
+    return absl::StrReplaceAll(CLI::Formatter::make_option_name(option, positional),
+                               {{"{false}", ""}});
+  }
+};
+
 std::string DidYouMean(absl::string_view name, const std::vector<std::string>& candidates) {
   const std::string nearest = NearestName(name, candidates);
   return nearest.empty() ? "" : absl::StrCat("; did you mean ", nearest, "?");
@@ -72,6 +81,9 @@ absl::Status Parse(CLI::App& app, const std::vector<Subcommand>& subcommands, in
   } catch (const CLI::ExtrasError&) {
     return absl::InvalidArgumentError(UnexpectedArgument(app, subcommands));
   } catch (const CLI::RequiredError&) {
+    if (!app.remaining(true).empty()) {
+      return absl::InvalidArgumentError(UnexpectedArgument(app, subcommands));
+    }
     return absl::InvalidArgumentError("expected a command; lorica --help lists them");
   } catch (const CLI::ParseError& error) {
     return absl::InvalidArgumentError(error.what());
@@ -89,7 +101,8 @@ absl::Status Execute(const Subcommand& subcommand) {
 // The last line of stderr, one sentence.
 int Report(const absl::Status& status) {
   if (!status.ok()) {
-    const std::string line = absl::StrReplaceAll(status.message(), {{"\n", " "}, {"\r", " "}});
+    std::string line = absl::StrReplaceAll(status.message(), {{"\n", " "}, {"\r", " "}});
+    if (absl::EndsWith(line, ".")) line.pop_back();  // some texts are a template's own
     std::fprintf(stderr, "lorica: %s\n", line.c_str());
   }
   return ExitStatus(status);
@@ -101,7 +114,9 @@ int Main(int argc, char** argv) {
   app.set_version_flag("--version", std::string(),
                        "version, commit, compiler, CPU, optional parts");
   app.require_subcommand(1);
-  app.get_formatter()->column_width(34);
+  const auto formatter = std::make_shared<HelpFormatter>();
+  formatter->column_width(34);
+  app.formatter(formatter);
   std::vector<Subcommand> subcommands;
   for (std::unique_ptr<Command>& command : MakeCommands()) {
     Subcommand subcommand;

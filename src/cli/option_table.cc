@@ -37,7 +37,7 @@ class OptionTable::Declarer final : public OptionVisitor {
     Add(info, type, value, false);
   }
   void On(const OptionInfo& info, std::vector<std::string>& value) override {
-    Add(info, "TEXT ...", absl::StrJoin(value, " "), true);
+    Add(info, "TEXT", absl::StrJoin(value, " "), true);
   }
   void On(const OptionInfo& info, bool& value) override {
     Entry& entry = NewEntry(info);
@@ -82,7 +82,9 @@ class OptionTable::Declarer final : public OptionVisitor {
     if (list) {
       entry.option->expected(1, CLI::detail::expected_max_vector_size);
     } else {
-      entry.option->expected(1)->multi_option_policy(CLI::MultiOptionPolicy::Throw);
+      // One value, though the texts are collected in a list.
+      entry.option->expected(1)->allow_extra_args(false)->multi_option_policy(
+          CLI::MultiOptionPolicy::Throw);
     }
   }
 

@@ -2,8 +2,6 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
-#include "lorica/tensor/status.h"
-#include "lorica/train/exit_status.h"
 
 namespace lorica::cli {
 namespace {
@@ -46,7 +44,10 @@ absl::StatusOr<GenerateOptions> GenerateOptionsOf(const SamplingOptions& options
   result.sampler.top_p = options.top_p;
   result.sampler.top_k = options.top_k;
   result.sampler.seed = static_cast<uint64_t>(options.seed);
-  LORICA_RETURN_IF_ERROR(AsOptionError(result.sampler.Check()));
+  const absl::Status sampler = result.sampler.Check();
+  if (!sampler.ok()) {
+    return absl::InvalidArgumentError(absl::StrCat("--", sampler.message()));
+  }
   return result;
 }
 

@@ -12,6 +12,7 @@
 #include "absl/status/status.h"
 #include "absl/strings/string_view.h"
 #include "lorica/text/pieces.h"
+#include "lorica/text/string_finder.h"
 
 namespace lorica {
 
@@ -26,37 +27,6 @@ struct AddedToken {
   // Looked for after normalization, in its own normalized form.
   bool normalized = false;
   bool special = false;
-};
-
-// Finds the leftmost, of those the longest, of a set of strings.
-class StringFinder {
- public:
-  // An earlier equal string wins. `value` isn't negative.
-  void Add(absl::string_view text, int32_t value);
-
-  struct Match {
-    uint32_t begin = 0;
-    uint32_t end = 0;
-    int32_t value = -1;  // none found
-  };
-  // The first match that begins at `from` or behind.
-  Match Find(absl::string_view text, uint32_t from) const;
-  bool empty() const { return nodes_.size() == 1; }
-
- private:
-  struct Node {
-    unsigned char byte = 0;
-    int32_t value = -1;
-    int32_t child = -1;
-    int32_t sibling = -1;
-  };
-  int32_t Child(int32_t node, unsigned char byte) const;
-
-  std::vector<Node> nodes_ = std::vector<Node>(1);
-  int32_t roots_[256];  // children of the root, by byte
-
- public:
-  StringFinder();
 };
 
 // Immutable once built.

@@ -20,6 +20,9 @@ namespace {
 // again, which is quadratic but beats a heap until about here.
 constexpr size_t kShortWord = 40;
 
+// Each piece is looked up in all ways to cut it in two; published pieces have less than 200 bytes.
+constexpr size_t kLongestScoredPiece = 512;
+
 uint64_t KeyOf(int32_t left, int32_t right) {
   return uint64_t{static_cast<uint32_t>(left)} << 32 | static_cast<uint32_t>(right);
 }
@@ -98,6 +101,11 @@ absl::StatusOr<std::unique_ptr<Bpe>> Bpe::FromScores(Vocabulary vocabulary,
   for (int32_t id = 0; id < vocabulary.id_limit(); ++id) {
     if (!mergeable[id]) continue;
     const absl::string_view piece = vocabulary.PieceOf(id);
+    if (piece.size() > kLongestScoredPiece) {
+      return absl::InvalidArgumentError(absl::StrCat("piece ", id, " has ", piece.size(),
+                                                     " bytes; at most ", kLongestScoredPiece,
+                                                     " are supported"));
+    }
     const auto rank = static_cast<uint32_t>(
         std::lower_bound(order.begin(), order.end(), scores[id], std::greater<float>()) -
         order.begin());
@@ -129,6 +137,9 @@ Bpe::Bpe(Vocabulary words, MergeTable merges, const BpeOptions& options)
     AppendUtf8(c, &character);
     short_ids_[c] = vocabulary().IdOf(character);
   }
+  for (const int32_t id : options.whole_pieces) {
+    if (!vocabulary().PieceOf(id).empty()) whole_pieces_.Add(vocabulary().PieceOf(id), id);
+  }
 }
 
 int32_t Bpe::CharacterId(absl::string_view character) const {
@@ -141,6 +152,15 @@ void Bpe::Spell(absl::string_view text, ByteRange word, std::vector<Token>* symb
   std::string spelled;
   Token unknown{-1, {}};  // not yet added, so that it can grow
   for (uint32_t begin = word.begin; begin < word.end;) {
+    if (!whole_pieces_.empty()) {
+      const StringFinder::Match whole = whole_pieces_.FindAt(text.substr(0, word.end), begin);
+      if (whole.value >= 0) {
+        if (unknown.id >= 0) symbols->push_back(std::exchange(unknown, {-1, {}}));
+        symbols->push_back({whole.value, {begin, whole.end}});
+        begin = whole.end;
+        continue;
+      }
+    }
     const uint32_t end = begin + static_cast<uint32_t>(Utf8Length(text[begin]));
     absl::string_view character = text.substr(begin, end - begin);
     int32_t id;

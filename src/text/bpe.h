@@ -14,6 +14,7 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "lorica/text/model.h"
+#include "lorica/text/string_finder.h"
 
 namespace lorica {
 
@@ -29,6 +30,8 @@ struct BpeOptions {
   // What the vocabulary puts before every character but a word's first, and after the last.
   std::string continuing_subword_prefix;
   std::string end_of_word_suffix;
+  // Pieces that are taken as they stand, before characters are looked at.
+  std::vector<int32_t> whole_pieces;
 };
 
 // Pairs of token ids and what they merge to.
@@ -87,6 +90,7 @@ class Bpe : public TokenModel {
   BpeOptions options_;
   MergeTable merges_;
   bool affixes_;  // a prefix or suffix is set
+  StringFinder whole_pieces_;
   std::array<int32_t, 256> byte_ids_;
   std::array<int32_t, 0x800> short_ids_;  // of characters of one and two bytes, which are most
 };

@@ -9,6 +9,7 @@
 #include "lorica/tensor/status.h"
 #include "lorica/text/bpe.h"
 #include "lorica/text/gguf_pretokenizers.h"
+#include "lorica/text/sentencepiece_pipeline.h"
 #include "lorica/text/tokenizer_config.h"
 #include "lorica/text/tokenizer_parts.h"
 #include "lorica/text/utf8.h"
@@ -118,6 +119,28 @@ absl::Status BuildByteLevel(const GgufTokenizer& metadata, Vocabulary vocabulary
                       metadata.add_eos.value_or(false), parts);
 }
 
+// "llama" is sentencepiece's BPE, "t5" its Unigram.
+absl::Status BuildFromPieces(const GgufTokenizer& metadata, Tokenizer::Parts* parts) {
+  if (metadata.scores.empty()) {
+    return absl::InvalidArgumentError("tokenizer.ggml.scores is absent");
+  }
+  SentencepieceModel model;
+  model.unigram = metadata.model == "t5";
+  model.pieces = metadata.tokens;
+  model.scores = metadata.scores;
+  for (size_t i = 0; i < metadata.tokens.size(); ++i) {
+    model.types.push_back(static_cast<PieceType>(TypeOf(metadata, i)));
+    model.byte_fallback |= model.types.back() == PieceType::kByte;
+  }
+  model.charsmap = metadata.precompiled_charsmap;
+  model.add_dummy_prefix = metadata.add_space_prefix.value_or(true);
+  model.remove_extra_whitespaces = metadata.remove_extra_whitespaces.value_or(model.unigram);
+  const bool unigram = model.unigram;
+  LORICA_RETURN_IF_ERROR(BuildSentencepiece(std::move(model), parts));
+  return SetAddedEnds(metadata.add_bos.value_or(!unigram && parts->bos_id.has_value()),
+                      metadata.add_eos.value_or(unigram && parts->eos_id.has_value()), parts);
+}
+
 absl::Status Build(GgufTokenizer* metadata, Tokenizer::Parts* parts) {
   const size_t count = metadata->tokens.size();
   if (!metadata->token_types.empty() && metadata->token_types.size() != count) {
@@ -133,14 +156,16 @@ absl::Status Build(GgufTokenizer* metadata, Tokenizer::Parts* parts) {
   LORICA_RETURN_IF_ERROR(CheckId(metadata->eos_id, count, "eos_token_id", &parts->eos_id));
   LORICA_RETURN_IF_ERROR(CheckId(metadata->unk_id, count, "unknown_token_id", &parts->unk_id));
   LORICA_RETURN_IF_ERROR(CheckId(metadata->pad_id, count, "padding_token_id", &parts->pad_id));
-  LORICA_ASSIGN_OR_RETURN(Vocabulary vocabulary, MakeVocabulary(metadata->tokens));
   if (metadata->model == "gpt2") {
+    LORICA_ASSIGN_OR_RETURN(Vocabulary vocabulary, MakeVocabulary(metadata->tokens));
     LORICA_RETURN_IF_ERROR(BuildByteLevel(*metadata, std::move(vocabulary), parts));
-  } else {
-    return absl::InvalidArgumentError(absl::StrCat(
-        "tokenizer.ggml.model is ", Quoted(metadata->model), "; known are gpt2, llama and t5"));
+    return AddTokens(*metadata, parts);
   }
-  return AddTokens(*metadata, parts);
+  if (metadata->model == "llama" || metadata->model == "t5") {
+    return BuildFromPieces(*metadata, parts);
+  }
+  return absl::InvalidArgumentError(absl::StrCat(
+      "tokenizer.ggml.model is ", Quoted(metadata->model), "; known are gpt2, llama and t5"));
 }
 
 }  // namespace
@@ -184,6 +209,14 @@ absl::StatusOr<GgufTokenizer> ReadGgufTokenizer(const GgufFile& file) {
   LORICA_RETURN_IF_ERROR(Optional(flag("add_bos_token"), &result.add_bos));
   LORICA_RETURN_IF_ERROR(Optional(flag("add_eos_token"), &result.add_eos));
   LORICA_RETURN_IF_ERROR(Optional(flag("add_space_prefix"), &result.add_space_prefix));
+  LORICA_RETURN_IF_ERROR(
+      Optional(flag("remove_extra_whitespaces"), &result.remove_extra_whitespaces));
+  if (file.Has("tokenizer.ggml.precompiled_charsmap")) {
+    LORICA_ASSIGN_OR_RETURN(const auto bytes, file.GetInts("tokenizer.ggml.precompiled_charsmap"));
+    for (const int64_t byte : bytes) {
+      result.precompiled_charsmap.push_back(static_cast<char>(byte));
+    }
+  }
   return result;
 }
 

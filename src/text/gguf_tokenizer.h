@@ -31,6 +31,8 @@ struct GgufTokenizer {
   std::optional<bool> add_bos;
   std::optional<bool> add_eos;
   std::optional<bool> add_space_prefix;
+  std::optional<bool> remove_extra_whitespaces;  // of "t5"
+  std::string precompiled_charsmap;              // of "t5"
 };
 
 enum GgufTokenType : int32_t {

@@ -8,6 +8,7 @@
 #include "lorica/io/gguf.h"
 #include "lorica/tensor/status.h"
 #include "lorica/text/gguf_tokenizer.h"
+#include "lorica/text/sentencepiece_tokenizer.h"
 #include "lorica/text/tokenizer.h"
 
 namespace lorica {
@@ -41,6 +42,11 @@ absl::StatusOr<Tokenizer> LoadJson(const std::string& path, const std::string& c
   return ParseTokenizerJson(json, path, config);
 }
 
+absl::StatusOr<Tokenizer> LoadSentencepiece(const std::string& path, const std::string& config) {
+  LORICA_ASSIGN_OR_RETURN(const std::string model, PosixFiles().Read(path, kLargestFile));
+  return TokenizerFromSentencepiece(model, path, config);
+}
+
 absl::StatusOr<Tokenizer> LoadGguf(const std::string& path) {
   LORICA_ASSIGN_OR_RETURN(const GgufFile file, GgufFile::Open(path));
   LORICA_ASSIGN_OR_RETURN(GgufTokenizer metadata, ReadGgufTokenizer(file));
@@ -64,6 +70,8 @@ absl::StatusOr<Tokenizer> LoadTokenizer(const std::string& model_path) {
     LORICA_ASSIGN_OR_RETURN(const std::string config, ReadConfig(model_path));
     const std::string json = JoinPath(model_path, "tokenizer.json");
     if (IsFile(json)) return LoadJson(json, config);
+    const std::string model = JoinPath(model_path, "tokenizer.model");
+    if (IsFile(model)) return LoadSentencepiece(model, config);
     return absl::NotFoundError(
         absl::StrCat(model_path, ": the folder has neither tokenizer.json nor tokenizer.model"));
   }
@@ -71,6 +79,7 @@ absl::StatusOr<Tokenizer> LoadTokenizer(const std::string& model_path) {
   if (absl::EndsWith(model_path, ".gguf")) return LoadGguf(model_path);
   LORICA_ASSIGN_OR_RETURN(const std::string config, ReadConfig(FolderOf(model_path)));
   if (absl::EndsWith(model_path, ".json")) return LoadJson(model_path, config);
+  if (absl::EndsWith(model_path, ".model")) return LoadSentencepiece(model_path, config);
   return absl::InvalidArgumentError(absl::StrCat(
       model_path, ": a tokenizer is a folder, or a file that ends in .json, .model or .gguf"));
 }

@@ -2,15 +2,13 @@
 
 #include <algorithm>
 
+#include "absl/strings/match.h"
 #include "lorica/tensor/check.h"
 
 namespace lorica {
 
 MappedText::MappedText(absl::string_view text, size_t offset, bool track)
-    : text_(text),
-      track_(track),
-      at_start_(offset == 0),
-      offset_(static_cast<uint32_t>(offset)) {}
+    : text_(text), track_(track), at_start_(offset == 0), offset_(static_cast<uint32_t>(offset)) {}
 
 ByteRange MappedText::OriginalOf(ByteRange range) const {
   LORICA_DCHECK(track_ && range.begin <= range.end && range.end <= text_.size());
@@ -30,8 +28,7 @@ ByteRange MappedText::OriginalOf(ByteRange range) const {
 }
 
 MappedText MappedText::Slice(ByteRange range) const {
-  MappedText result(text_.substr(range.begin, range.size()), track_,
-                    at_start_ && range.begin == 0);
+  MappedText result(text_.substr(range.begin, range.size()), track_, at_start_ && range.begin == 0);
   result.offset_ = offset_ + range.begin;
   if (!origin_.empty()) {
     result.origin_.assign(origin_.begin() + range.begin, origin_.begin() + range.end);
@@ -68,6 +65,13 @@ void TextRewriter::Replace(size_t begin, size_t end, absl::string_view text) {
   const ByteRange range =
       source_.OriginalOf({static_cast<uint32_t>(begin), static_cast<uint32_t>(end)});
   origin_.insert(origin_.end(), text.size(), range);
+}
+
+bool TextRewriter::DropSuffix(absl::string_view suffix) {
+  if (!absl::EndsWith(text_, suffix)) return false;
+  text_.resize(text_.size() - suffix.size());
+  if (source_.track_) origin_.resize(text_.size());
+  return true;
 }
 
 MappedText TextRewriter::Finish() {

@@ -65,6 +65,10 @@ class TextRewriter {
   // Appends `text` in place of bytes [begin, end) of the source (begin == end: an insertion there).
   void Replace(size_t begin, size_t end, absl::string_view text);
 
+  // Takes `suffix`, not empty, off the end of what was appended; false where it doesn't stand
+  // there.
+  bool DropSuffix(absl::string_view suffix);
+
   size_t size() const { return text_.size(); }
   MappedText Finish();
 

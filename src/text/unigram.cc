@@ -59,8 +59,10 @@ absl::StatusOr<std::unique_ptr<Unigram>> Unigram::Make(Vocabulary vocabulary,
 Unigram::Unigram(Vocabulary words, std::vector<double> scores, const UnigramOptions& options)
     : TokenModel(std::move(words), options.unk_id),
       scores_(std::move(scores)),
+      unknown_score_(options.unknown_score.value_or(
+          *std::min_element(scores_.begin(), scores_.end()) - kUnknownPenalty)),
+      single_precision_(options.single_precision),
       byte_fallback_(options.byte_fallback) {
-  unknown_score_ = *std::min_element(scores_.begin(), scores_.end()) - kUnknownPenalty;
   for (int byte = 0; byte < 256; ++byte) {
     byte_ids_[byte] = byte_fallback_ ? vocabulary().IdOf(absl::StrFormat("<0x%02X>", byte)) : -1;
   }
@@ -124,6 +126,7 @@ void Unigram::Tokenize(absl::string_view text, ByteRange word, Scratch* scratch,
   work.best.assign(word.size() + 1, {});
   const auto offer = [&](uint32_t begin, uint32_t end, double score, int32_t id) {
     Work::Best& best = work.best[end];
+    if (single_precision_) score = static_cast<float>(score);
     if (best.reached && score <= best.score) return;
     best = {score, id, begin, true};
   };

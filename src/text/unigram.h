@@ -6,6 +6,7 @@
 #include <array>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <utility>
 #include <vector>
 
@@ -20,6 +21,10 @@ struct UnigramOptions {
   // A stretch outside the vocabulary becomes the tokens <0x..> of its bytes where all of them
   // exist.
   bool byte_fallback = false;
+  // The score of a character that no piece begins with; absent: ten less than the lowest of all.
+  std::optional<double> unknown_score;
+  // Adds up in single precision, as sentencepiece does.
+  bool single_precision = false;
 };
 
 class Unigram : public TokenModel {
@@ -52,7 +57,8 @@ class Unigram : public TokenModel {
   void EmitUnknown(absl::string_view text, ByteRange range, std::vector<Token>* tokens) const;
 
   std::vector<double> scores_;
-  double unknown_score_ = 0;
+  double unknown_score_;
+  bool single_precision_;
   bool byte_fallback_;
   std::array<int32_t, 256> byte_ids_;
   std::vector<Node> nodes_;

@@ -132,7 +132,10 @@ RunFolder::RunFolder(RunFolder&& other) noexcept
       keep_(other.keep_) {}
 
 absl::Status RunFolder::Clear() {
-  LORICA_ASSIGN_OR_RETURN(const std::vector<std::string> names, files_->List(path_));
+  LORICA_ASSIGN_OR_RETURN(std::vector<std::string> names, files_->List(path_));
+  // The configuration goes last: it says whose the rest is, should this be cut short.
+  std::stable_partition(names.begin(), names.end(),
+                        [](const std::string& name) { return name != "config.toml"; });
   for (const std::string& name : names) {
     // Whatever somebody else put here meanwhile stays.
     if (!IsOurs(name) && !IsOurLeftover(name)) continue;

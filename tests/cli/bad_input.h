@@ -3,6 +3,7 @@
 #define LORICA_TESTS_CLI_BAD_INPUT_H_
 
 #include <functional>
+#include <ostream>
 #include <string>
 #include <vector>
 
@@ -18,6 +19,9 @@ struct BadInput {
   std::string message;                                   // part of the last line of stderr
   std::function<void(const std::string& folder)> setup;  // may be empty
 };
+
+// For GoogleTest, which would print the bytes.
+inline void PrintTo(const BadInput& row, std::ostream* out) { *out << row.name; }
 
 // Options and configurations: status 2.
 std::vector<BadInput> BadOptions();

@@ -135,10 +135,9 @@ std::vector<BadInput> BadModels() {
               [](const std::string& model) {
                 ReplaceInFile(model + "/model.safetensors", "\"F32\"", "\"I32\"");
               }),
-      Weights("tensor_surplus", "extra",
-              [](const std::string& model) {
-                ReplaceInFile(model + "/model.safetensors", "lm_head.weight", "lm_extra.weigh");
-              }),
+      Config("tensor_surplus", "no place", "\"num_hidden_layers\": 2", "\"num_hidden_layers\": 1"),
+      Config("head_differs_though_tied", "tie_word_embeddings", "\"tie_word_embeddings\": false",
+             "\"tie_word_embeddings\": true"),
       Weights("weights_nan", "finite",
               [](const std::string& model) { OverwriteWeights(model, 8, Raw(0x7FC00000)); }),
       Weights("weights_infinite", "finite",

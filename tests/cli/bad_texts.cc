@@ -82,7 +82,7 @@ std::vector<BadInput> BadTexts() {
       Data("data_mixed_formats", "line 2", good + "\n{\"text\": \"a\"}\n"),
       Data("data_unknown_format", "expected messages", "{\"question\": \"a\"}\n"),
       Data("data_number", "line 1", "17\n"),
-      Data("data_deeply_nested", "line 1", std::string(100000, '[')),
+      Data("data_deeply_nested", "d.jsonl", std::string(100000, '[')),
       Data("data_message_without_role", "role", R"({"messages": [{"content": "a"}]})"),
       Data("data_messages_no_list", "messages", R"({"messages": "hello"})"),
       Data("data_duplicate_everything", "line 1", R"({"text": 5})"),

@@ -70,6 +70,7 @@ void WriteSmallModel(const std::string& folder) {
   config.heads = 4;
   config.kv_heads = 2;
   config.head_dim = 6;
+  config.rope.channels = config.head_dim;
   config.tied = true;
   config.max_positions = 512;
   config.eos_token_ids = {258};

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """Makes tests/golden/tokenizers: small tokenizers of every kind and what Hugging Face's `tokenizers` makes of tricky texts.
 
-Needs `tokenizers` (0.23.3 made the committed files) and, for the .model files, `sentencepiece`. Everything is seeded; run it
-from anywhere.
+Needs `tokenizers` and `sentencepiece` (0.23.3 and 0.2.3 made the committed files). Everything is seeded but the Unigram
+trainers' threads; run it from anywhere.
 """
 
 import json
@@ -305,9 +305,68 @@ TOKENIZERS = {
 }
 
 
+# sentencepiece models: its own trainer, its own ids.
+SENTENCEPIECE = {
+    "sp_bpe": dict(
+        model_type="bpe",
+        vocab_size=560,
+        byte_fallback=True,
+        normalization_rule_name="identity",
+        remove_extra_whitespaces=False,
+        character_coverage=0.98,
+    ),
+    "sp_bpe_suffix": dict(
+        model_type="bpe",
+        vocab_size=330,
+        user_defined_symbols=["<tool>", "word", "\u2581\u2581", "ab"],
+        normalization_rule_name="identity",
+        treat_whitespace_as_suffix=True,
+        character_coverage=0.98,
+    ),
+    "sp_unigram": dict(
+        model_type="unigram", vocab_size=240, user_defined_symbols=["<tool>", "word", "wo"], character_coverage=0.98
+    ),
+    "sp_unigram_bytes": dict(
+        model_type="unigram",
+        vocab_size=480,
+        byte_fallback=True,
+        add_dummy_prefix=False,
+        normalization_rule_name="identity",
+        character_coverage=0.98,
+    ),
+}
+
+# A few rules of its own instead of the 240 kB of nmt_nfkc: code points in hexadecimal, and what they become.
+RULES = "C5\tC4\nFB01\t66 69\n65 301\tE9\n65\t45\n3000\t20\n200D\t\n9\t20 20\n"
+
+
+def make_sentencepiece(inputs):
+    import io
+    import tempfile
+
+    import sentencepiece
+
+    for name, options in SENTENCEPIECE.items():
+        with tempfile.NamedTemporaryFile("w", suffix=".tsv") as rules:
+            rules.write(RULES)
+            rules.flush()
+            if "normalization_rule_name" not in options:
+                options = {**options, "normalization_rule_tsv": rules.name}
+            model = io.BytesIO()
+            sentencepiece.SentencePieceTrainer.train(
+                sentence_iterator=corpus(11, 800), model_writer=model, minloglevel=2, num_threads=1, **options
+            )
+        (OUT / f"{name}.model").write_bytes(model.getvalue())
+        processor = sentencepiece.SentencePieceProcessor(model_proto=model.getvalue())
+        rows = [processor.encode(text) for text in inputs]
+        body = ",\n".join(json.dumps(row, separators=(",", ":")) for row in rows)
+        (OUT / f"{name}.expected.json").write_text(f"[\n{body}\n]\n")
+
+
 def main():
     OUT.mkdir(exist_ok=True)
     inputs = texts(7)
+    make_sentencepiece(inputs)
     (OUT / "texts.json").write_text(json.dumps(inputs, ensure_ascii=True, indent=0) + "\n")
     for name, make in TOKENIZERS.items():
         tokenizer = Tokenizer.from_str(make().to_str())

@@ -24,7 +24,7 @@ struct FaultPlan {
     kFail,         // that operation reports `error`
     kFailForever,  // so do all that change the disk after it
     kExit,         // the process ends before the operation (a write: after half of it)
-    kPowerLoss,    // the same, and files that weren't synced lose the second half of their bytes
+    kPowerLoss,    // the same, and files lose the second half of the bytes that weren't synced
   };
   // Which of the operations that change the disk (open, write, sync, close, rename, folder sync,
   // make, remove, truncate), from 0; -1: none.
@@ -48,7 +48,13 @@ class FaultFileSystem final : public FileSystem {
                                                      OpenMode mode) override {
     LORICA_RETURN_IF_ERROR(Step("open", path));
     LORICA_ASSIGN_OR_RETURN(std::unique_ptr<WritableFile> file, PosixFiles().Open(path, mode));
-    synced_[path] = false;
+    // What an earlier process wrote and nobody else touched is on the disk by now.
+    const auto known = synced_.find(path);
+    if (mode != OpenMode::kAppend) {
+      synced_[path] = 0;
+    } else if (known == synced_.end()) {
+      synced_[path] = SizeOf(path);
+    }
     return std::make_unique<File>(this, path, std::move(file));
   }
   absl::Status Rename(const std::string& from, const std::string& to) override {
@@ -85,6 +91,8 @@ class FaultFileSystem final : public FileSystem {
   }
   absl::Status Truncate(const std::string& path, uint64_t size) override {
     LORICA_RETURN_IF_ERROR(Step("truncate", path));
+    const auto known = synced_.find(path);
+    if (known != synced_.end() && known->second > size) known->second = size;
     return PosixFiles().Truncate(path, size);
   }
   absl::StatusOr<FileInfo> Stat(const std::string& path) override {
@@ -108,13 +116,12 @@ class FaultFileSystem final : public FileSystem {
       // A torn write: half of the bytes arrive.
       if (files_->IsNext()) file_->Append(bytes.subspan(0, bytes.size() / 2)).IgnoreError();
       LORICA_RETURN_IF_ERROR(files_->Step("write", path_));
-      files_->synced_[path_] = false;
       return file_->Append(bytes);
     }
     absl::Status Sync() override {
       LORICA_RETURN_IF_ERROR(files_->Step("sync", path_));
       LORICA_RETURN_IF_ERROR(file_->Sync());
-      files_->synced_[path_] = true;
+      files_->synced_[path_] = SizeOf(path_);
       return absl::OkStatus();
     }
     absl::Status Close() override {
@@ -130,6 +137,11 @@ class FaultFileSystem final : public FileSystem {
 
   bool IsNext() const { return operations_ == plan_.at; }
 
+  static uint64_t SizeOf(const std::string& path) {
+    const absl::StatusOr<FileInfo> info = PosixFiles().Stat(path);
+    return info.ok() ? info->size : 0;
+  }
+
   absl::Status Step(absl::string_view operation, const std::string& path) {
     const int now = operations_++;
     const bool failing =
@@ -138,8 +150,10 @@ class FaultFileSystem final : public FileSystem {
     if (!failing) return absl::OkStatus();
     if (plan_.action == FaultPlan::Action::kPowerLoss) {
       for (const auto& [name, synced] : synced_) {
-        const absl::StatusOr<FileInfo> info = PosixFiles().Stat(name);
-        if (!synced && info.ok()) PosixFiles().Truncate(name, info->size / 2).IgnoreError();
+        const uint64_t size = SizeOf(name);
+        if (size > synced) {
+          PosixFiles().Truncate(name, synced + (size - synced) / 2).IgnoreError();
+        }
       }
     }
     if (plan_.action == FaultPlan::Action::kExit || plan_.action == FaultPlan::Action::kPowerLoss) {
@@ -150,7 +164,7 @@ class FaultFileSystem final : public FileSystem {
 
   // Files keep their state under their new name, also those in a renamed folder.
   void FollowRename(const std::string& from, const std::string& to) {
-    std::map<std::string, bool> moved;
+    std::map<std::string, uint64_t> moved;
     for (const auto& [path, synced] : synced_) {
       if (path == from || absl::StartsWith(path, from + "/")) {
         moved[to + path.substr(from.size())] = synced;
@@ -163,7 +177,7 @@ class FaultFileSystem final : public FileSystem {
 
   FaultPlan plan_;
   int operations_ = 0;
-  std::map<std::string, bool> synced_;  // files written here: all their bytes are on the disk
+  std::map<std::string, uint64_t> synced_;  // files written here: bytes that are on the disk
 };
 
 }  // namespace lorica

@@ -87,9 +87,9 @@ TEST_F(SftTest, KeepBestWritesTheAdapterOfTheBestEvaluation) {
   SftOptions options = Options("short");
   options.schedule = "constant";
   options.eval_every = 1;
+  options.warmup_steps = 0;
+  options.lr = 1;  // so large that the loss falls a few times and then rises
   options.keep_best = true;
-  // Tokens that don't occur in training become ever less likely.
-  WriteText(held_out_, "{\"input_ids\": [50, 60, 70, 80, 90]}\n");
   const SftResult best = MustRun(options);
   ASSERT_GT(best.evaluations.best_step, 0);
   ASSERT_LT(best.evaluations.best_step, 6);

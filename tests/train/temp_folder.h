@@ -17,13 +17,19 @@ namespace lorica {
 class TempFolder {
  public:
   TempFolder() {
-    std::string name = (std::filesystem::temp_directory_path() / "lorica_train_XXXXXX").string();
-    if (mkdtemp(name.data()) == nullptr) ADD_FAILURE() << "no temporary folder";
-    path_ = name;
+    // In memory where that is possible: crash tests sync thousands of times.
+    const std::string places[] = {"/dev/shm", std::filesystem::temp_directory_path().string()};
+    for (const std::string& place : places) {
+      std::string name = place + "/lorica_train_XXXXXX";
+      if (mkdtemp(name.data()) == nullptr) continue;
+      path_ = name;
+      return;
+    }
+    ADD_FAILURE() << "no temporary folder";
   }
   ~TempFolder() {
     std::error_code ignored;
-    std::filesystem::remove_all(path_, ignored);
+    if (!path_.empty()) std::filesystem::remove_all(path_, ignored);
   }
   TempFolder(const TempFolder&) = delete;
   TempFolder& operator=(const TempFolder&) = delete;

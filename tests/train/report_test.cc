@@ -1,0 +1,86 @@
+#include "lorica/train/report.h"
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "lorica/train/html_text.h"
+
+namespace lorica {
+namespace {
+
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+ReportData Data() {
+  ReportData data;
+  data.title = "runs/one";
+  data.plan.model = "model<b>";
+  data.plan.modules = {{"model.layers.0.self_attn.q_proj", {60, 30}, 4, 8}};
+  data.plan.by_name = {{"q_proj", 1}};
+  data.plan.first_records = {{{"<|user|> hi", false}, {"bye </pre><script>", true}}};
+  data.plan.data = DataSummary{.format = "messages", .records = 12};
+  for (int64_t step = 1; step <= 5000; ++step) {
+    data.metrics.steps.push_back({.step = step,
+                                  .loss = 2.0 / static_cast<double>(step) + 0.5,
+                                  .lr = 1e-4,
+                                  .grad_norm = 1,
+                                  .tokens = 100,
+                                  .seconds = 0.1,
+                                  .tokens_per_second = 1000,
+                                  .peak_rss_bytes = 123456789});
+  }
+  data.metrics.evaluations = {{2500, 0.9, 10}, {5000, 0.8, 10}};
+  data.samples = {{"2 < 3 & \"x\"?", "no\xFF", "<yes>"}};
+  data.config = "lr = 1 # <tag>";
+  return data;
+}
+
+TEST(Report, HasCurvesTablesAndSamplesAndNothingFromElsewhere) {
+  const std::string html = FormatReport(Data());
+  EXPECT_THAT(html, HasSubstr("<!DOCTYPE html>"));
+  for (const char* part :
+       {"Loss (nats per trained token)", "Learning rate", "Gradient norm", "Tokens per second",
+        "Peak memory", "held-out", "q_proj", "60 × 30", "12 records", "Answers before and after",
+        "prefers-color-scheme: dark"}) {
+    EXPECT_THAT(html, HasSubstr(part));
+  }
+  for (const char* foreign : {"http:", "https:", "<script", "src=", "@import", "url("}) {
+    EXPECT_THAT(html, Not(HasSubstr(foreign)));
+  }
+  // 5,000 steps don't make 5,000 points.
+  EXPECT_LT(html.size(), 120000u);
+}
+
+TEST(Report, EscapesEveryText) {
+  const std::string html = FormatReport(Data());
+  EXPECT_THAT(html, HasSubstr("2 &lt; 3 &amp; &quot;x&quot;?"));
+  EXPECT_THAT(html, HasSubstr("&lt;yes&gt;"));
+  EXPECT_THAT(html, HasSubstr("model&lt;b&gt;"));
+  EXPECT_THAT(html, HasSubstr("<mark>bye &lt;/pre&gt;&lt;script&gt;</mark>"));
+  EXPECT_THAT(html, HasSubstr("no\xEF\xBF\xBD"));
+  EXPECT_THAT(html, Not(HasSubstr("\xFF")));
+}
+
+TEST(Report, AnEmptyRunIsAReportToo) { EXPECT_THAT(FormatReport({}), HasSubstr("</html>")); }
+
+TEST(HtmlText, KeepsUnicodeAndNewlinesAndReplacesTheRest) {
+  EXPECT_EQ(HtmlText("ü🦀\n\t'"), "ü🦀\n\t&#39;");
+  EXPECT_EQ(HtmlText(absl::string_view("a\0b\x7F", 4)),
+            "a\xEF\xBF\xBD"
+            "b\xEF\xBF\xBD");
+  EXPECT_EQ(HtmlText("\xC3"), "\xEF\xBF\xBD");
+}
+
+TEST(Chart, SurvivesOddValues) {
+  const std::string chart = FormatChart(
+      "t", "x", {{"a", {1, 2, 3, 4}, {1, NAN, INFINITY, 2}}, {"b", {1}, {5}, true}, {"c", {}, {}}});
+  EXPECT_THAT(chart, HasSubstr("class=\"line s0\""));
+  EXPECT_THAT(chart, HasSubstr("<circle"));
+  EXPECT_THAT(chart, Not(HasSubstr("nan")));
+  EXPECT_THAT(chart, Not(HasSubstr("inf")));
+  EXPECT_THAT(FormatChart("t", "x", {{"constant", {1, 2}, {3, 3}}}), Not(HasSubstr("nan")));
+  EXPECT_THAT(FormatChart("t", "x", {{"zero", {0, 1}, {0, 0}}}), Not(HasSubstr("nan")));
+  EXPECT_THAT(FormatChart("t", "x", {{"huge", {1, 2}, {1e300, -1e300}}}), HasSubstr("</svg>"));
+}
+
+}  // namespace
+}  // namespace lorica
