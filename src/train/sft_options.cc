@@ -119,18 +119,6 @@ absl::Status Validate(const SftOptions& options, bool need_paths) {
   if (!optimizer.ok()) {
     return absl::InvalidArgumentError(absl::StrCat("--", optimizer.message()));
   }
-  const std::pair<const char*, bool> need_evaluation[] = {
-      {"eval-every", o.eval_every.has_value()},
-      {"eval-at-start", o.eval_at_start},
-      {"keep-best", o.keep_best},
-      {"early-stop", o.early_stop.has_value()},
-  };
-  for (const auto& [name, given] : need_evaluation) {
-    // A data folder may bring its own held-out file, so only a plan of no data at all is refused.
-    if (given && o.eval_data.empty() && o.data.empty() && need_paths) {
-      return absl::InvalidArgumentError(absl::StrCat("--", name, " needs --eval-data"));
-    }
-  }
   if (o.resume.empty()) return WrongOption("resume", "auto, never or a path", "nothing");
   if (o.backend != "cpu") {
     return absl::InvalidArgumentError(

@@ -48,7 +48,7 @@ TEST_F(CommandsTest, ScoreMatchesTheReference) {
     double sum = 0;
     for (int i = 0; i < 6; ++i) {
       const nlohmann::json& record = result["records"][i];
-      const nlohmann::json& reference = want[std::to_string(i)];
+      const nlohmann::json& reference = want[static_cast<size_t>(i)];
       EXPECT_EQ(record["trained_tokens"], reference["num_targets"]);
       EXPECT_NEAR(record["loss"].get<double>(), reference["mean_loss"].get<double>(), 1e-9);
       sum += record["loss"].get<double>() * record["trained_tokens"].get<double>();

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """Makes tests/golden/tokenizers: small tokenizers of every kind and what Hugging Face's `tokenizers` makes of tricky texts.
 
-Needs `tokenizers` and `sentencepiece` (0.23.3 and 0.2.3 made the committed files). Everything is seeded but the Unigram
-trainers' threads; run it from anywhere.
+Needs `tokenizers` and `sentencepiece` (0.23.3 and 0.2.3 made the committed files). Texts are
+seeded; trainers break ties by hash order, so that a second run may give other, equally good vocabularies.
 """
 
 import json

@@ -50,13 +50,25 @@ def spelling_problem(path, bracket, target):
 
 def weight_problem(path, target):
     """Why a header of the library may not include `target` of another library, or None."""
-    if not path.endswith('.h') or path.startswith('src/cli/') or path.endswith('-inl.h'):
+    if not is_installed(path):
         return None
     if target.startswith('absl/') and target not in ABSEIL_IN_HEADERS:
         return 'is not among the Abseil headers that ours may include'
     if target.startswith('nlohmann/') and target not in JSON_IN_HEADERS:
         return 'belongs into a source file: headers take nlohmann/json_fwd.hpp'
     return None
+
+
+def is_installed(path):
+    """Whether `path` is a header that its floor's meson.build installs."""
+    parts = path.split('/')
+    if len(parts) < 3 or parts[0] != 'src' or not path.endswith('.h'):
+        return False
+    build = '/'.join(parts[:2] + ['meson.build'])
+    if not os.path.isfile(os.path.join(source_tree.ROOT, build)):
+        return False
+    installed = re.search(r'_headers\s*=\s*files\(([^)]*)\)', source_tree.read(build))
+    return installed is not None and "'%s'" % '/'.join(parts[2:]) in installed.group(1)
 
 
 def main():

@@ -61,10 +61,6 @@ class Lexer {
     return tokens_.back();
   }
 
-  bool At(absl::string_view text) const {
-    return absl::StartsWith(source_.substr(position_), text);
-  }
-
   // Moves to `end`, counting lines.
   void AdvanceTo(size_t end) {
     line_ += static_cast<int>(std::count(source_.begin() + static_cast<ptrdiff_t>(position_),
@@ -321,7 +317,8 @@ class Lexer {
     if (quote != '\'' && quote != '"') return false;
     size_t end = position_ + 1;
     while (end < source_.size() && source_[end] != quote) end += source_[end] == '\\' ? 2 : 1;
-    if (end >= source_.size()) Fail(absl::StrCat("unexpected char ", QuotedChar(quote)));
+    if (end >= source_.size())
+      Fail(absl::StrCat("unexpected char ", std::string(1, quote), ", a string without end"));
     std::string error;
     Token& token = Emit(Type::kString, "");
     if (!DecodeStringLiteral(source_.substr(position_ + 1, end - position_ - 1), &token.text,
@@ -332,16 +329,12 @@ class Lexer {
     return true;
   }
 
-  static std::string QuotedChar(char c) {
-    return c == '\'' ? "\"'\"" : absl::StrCat("'", std::string(1, c), "'");
-  }
-
   void LexOperator(std::string* open_brackets) {
     static constexpr const char* kOperators[] = {"//", "**", "==", "!=", ">=", "<=", "+", "-", "/",
                                                  "*",  "%",  "~",  "[",  "]",  "(",  ")", "{", "}",
                                                  ">",  "<",  "=",  ".",  ":",  "|",  ",", ";"};
     for (const char* symbol : kOperators) {
-      if (!At(symbol)) continue;
+      if (!absl::StartsWith(source_.substr(position_), symbol)) continue;
       const char c = symbol[0];
       if (c == '(') open_brackets->push_back(')');
       if (c == '[') open_brackets->push_back(']');

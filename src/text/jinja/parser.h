@@ -18,7 +18,8 @@ namespace lorica::jinja {
 // Throws TemplateError with the line.
 std::shared_ptr<const Template::Program> ParseTemplate(absl::string_view source);
 
-// The parser itself; statements are in parser.cc, expressions in parser_expression.cc.
+// The parser itself; statements are in parser.cc, expressions in parser_expression.cc and
+// parser_postfix.cc, the way through the tokens in parser_tokens.cc.
 class Parser {
  public:
   explicit Parser(std::vector<Token> tokens);
