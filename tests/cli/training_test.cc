@@ -1,6 +1,7 @@
 // lorica sft and what follows it: results, resuming, interrupts, kills, a full disk.
 #include <signal.h>
 
+#include <algorithm>
 #include <chrono>
 #include <fstream>
 #include <random>
@@ -18,13 +19,20 @@ using Clock = std::chrono::steady_clock;
 
 class TrainingTest : public CommandTest {
  protected:
-  // Thirty steps with dropout and shuffling, a checkpoint after every third.
+  // Thirty steps with dropout and shuffling, a checkpoint after every third. What `more` gives
+  // replaces that of the same name.
   Arguments Sft(const std::string& output, const Arguments& more = {}) const {
     Arguments arguments = {
         "sft",  "--model",      "model", "--data",         "data.jsonl", "--output",
         output, "--seed",       "3",     "--epochs",       "5",          "--batch-size",
         "4",    "--lora-rank",  "4",     "--lora-dropout", "0.1",        "--lr",
         "1e-3", "--save-every", "3",     "--threads",      "1"};
+    for (const std::string& argument : more) {
+      const auto given = std::find(arguments.begin(), arguments.end(), argument);
+      if (argument.rfind("--", 0) == 0 && given != arguments.end()) {
+        arguments.erase(given, given + 2);
+      }
+    }
     arguments.insert(arguments.end(), more.begin(), more.end());
     return arguments;
   }

@@ -88,8 +88,11 @@ TEST_F(SftTest, KeepBestWritesTheAdapterOfTheBestEvaluation) {
   options.schedule = "constant";
   options.eval_every = 1;
   options.warmup_steps = 0;
-  options.lr = 1;  // so large that the loss falls a few times and then rises
   options.keep_best = true;
+  // Tokens that training never sees, at a rate so large that their loss falls a few times, then
+  // rises.
+  options.lr = 1;
+  WriteText(held_out_, "{\"input_ids\": [50, 60, 70, 80, 90]}\n");
   const SftResult best = MustRun(options);
   ASSERT_GT(best.evaluations.best_step, 0);
   ASSERT_LT(best.evaluations.best_step, 6);
