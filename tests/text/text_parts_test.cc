@@ -64,7 +64,7 @@ TEST(ByteAlphabetTest, IsReversible) {
 }
 
 TEST(MappedTextTest, KnowsWhereRewrittenBytesCameFrom) {
-  MappedText text("abcdef", 10, true);
+  MappedText text("abcdef", size_t{10}, true);
   EXPECT_FALSE(text.at_start());
   TextRewriter first(text);
   first.Replace(0, 0, "<<");  // put before
@@ -88,7 +88,7 @@ TEST(MappedTextTest, KnowsWhereRewrittenBytesCameFrom) {
 }
 
 TEST(MappedTextTest, KnowsWhetherItsBeginningIsTheTexts) {
-  MappedText text("  a", 0, false);
+  MappedText text("  a", size_t{0}, false);
   EXPECT_TRUE(text.at_start());
   EXPECT_FALSE(text.Slice({1, 2}).at_start());
   TextRewriter prefixed(text);
@@ -103,7 +103,7 @@ TEST(MappedTextTest, KnowsWhetherItsBeginningIsTheTexts) {
 TEST(NormalizerTest, KeepsLongRunsOfMarksInTime) {
   std::string text = "a";
   for (int i = 0; i < 200'000; ++i) text += i % 2 == 0 ? "\xCC\x81" : "\xCC\xA3";  // 230, 220
-  MappedText mapped(text, 0, false);
+  MappedText mapped(absl::string_view(text), size_t{0}, false);
   Regex::Scratch scratch;
   ASSERT_TRUE(MakeUnicodeNormalizer(NormalForm::kNfc)->Apply(&mapped, &scratch).ok());
   EXPECT_EQ(mapped.text().substr(0, 5), "\xE1\xBA\xA1\xCC\xA3");  // U+1EA1, then the dots below

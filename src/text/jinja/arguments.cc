@@ -16,7 +16,7 @@ Bound::Bound(absl::string_view function, const CallArguments& arguments,
   for (size_t i = 0; i < arguments.positional.size(); ++i) values_[i] = &arguments.positional[i];
   for (const auto& [name, value] : arguments.named) {
     const auto found = std::find_if(names_.begin(), names_.end(),
-                                    [&](const char* known) { return name == known; });
+                                    [&name = name](const char* known) { return name == known; });
     if (found == names_.end()) {
       Raise(function, "() got an unexpected keyword argument '", name, "'");
     }
