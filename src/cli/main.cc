@@ -85,6 +85,13 @@ absl::Status Parse(CLI::App& app, const std::vector<Subcommand>& subcommands, in
       return absl::InvalidArgumentError(UnexpectedArgument(app, subcommands));
     }
     return absl::InvalidArgumentError("expected a command; lorica --help lists them");
+  } catch (const CLI::ArgumentMismatch& error) {
+    // "--lr: 1 required X missing", "--lr: At Most 1 required but received 2".
+    const absl::string_view text = error.what();
+    return absl::InvalidArgumentError(
+        absl::StrCat(text.substr(0, text.find(':')), absl::StrContains(text, "received")
+                                                         ? ": expected one value, found several"
+                                                         : ": expected a value, found none"));
   } catch (const CLI::ParseError& error) {
     return absl::InvalidArgumentError(error.what());
   }

@@ -27,7 +27,7 @@ TEST(SumToTest, SumsOverAnyAxes) {
   for (DType dtype : ComputeTypes()) {
     for (const auto& [from, to] : cases) {
       const HostTensor x = HostTensor::Random(from, dtype, 1);
-      const HostTensor y = SameOnAllThreads([&](Backend& backend) {
+      const HostTensor y = SameOnAllThreads([&, &to = to](Backend& backend) {
         HostTensor result(to, dtype);
         backend.SumTo(x.view(), result.mutable_view());
         return result;
