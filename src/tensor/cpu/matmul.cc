@@ -339,7 +339,8 @@ class GemmRun {
           segment = LeftSegment(args_.prefix_a, row + r, block.rows, 0, desc_.prefix_k, converted);
           segment.panels = source.fresh ? scratch.prefix_panel : source.prefix;
           segment.panel_stride = kernels_.width * desc_.prefix_k;
-          converted += kBlockRows * desc_.prefix_k;
+          // Null where the left operand is read in place.
+          if (converted != nullptr) converted += kBlockRows * desc_.prefix_k;
         }
         GemmSegment<T>& segment = block.segments[block.num_segments++];
         segment = LeftSegment(args_.a, row + r, block.rows, k + inner, inner_k, converted);
