@@ -1,4 +1,5 @@
-// All of Lorica's public interface, lowest floor first. Programs that care about compile time include what they use.
+// All of Lorica's public interface, lowest floor first. Programs that care about compile time
+// include what they use.
 #ifndef LORICA_LORICA_H_
 #define LORICA_LORICA_H_
 

@@ -56,7 +56,7 @@ class RunFolder {
   std::string path_;
   std::vector<std::string> made_;  // folders that the claim made, outermost first
   int lock_ = -1;                  // file descriptor
-  bool empty_ = false;  // until it has been looked at
+  bool empty_ = false;             // until it has been looked at
   bool keep_ = false;
 };
 
