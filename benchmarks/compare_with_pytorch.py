@@ -17,7 +17,7 @@ HERE = pathlib.Path(__file__).resolve().parent
 
 def run(command):
     out = subprocess.run(command, check=True, capture_output=True, text=True).stdout
-    return json.loads(out.strip().splitlines()[-1])
+    return json.loads(out[out.index("{"):])
 
 
 def main():

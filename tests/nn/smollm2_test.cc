@@ -1,4 +1,4 @@
-// A published model against transformers with the same file. Runs where LORICA_SMOLLM2 names
+// A published model against transformers with the same file. Runs where LORICA_SMOLLM2_GGUF names
 // SmolLM2-135M-Instruct.Q4_1.gguf.
 #include <cstdlib>
 #include <nlohmann/json.hpp>
@@ -32,8 +32,8 @@ Reading Read(CausalLm& model, const std::vector<int32_t>& ids) {
 }
 
 TEST(SmolLm2Test, AgreesWithTransformers) {
-  const char* path = std::getenv("LORICA_SMOLLM2");
-  if (path == nullptr) GTEST_SKIP() << "LORICA_SMOLLM2 names no model file";
+  const char* path = std::getenv("LORICA_SMOLLM2_GGUF");
+  if (path == nullptr) GTEST_SKIP() << "LORICA_SMOLLM2_GGUF names no model file";
   NoGrad no_grad;
   ThreadPool pool(2);
   const auto backend = MakeCpuBackend(pool, {.packed_cache_bytes = size_t{1} << 30});
