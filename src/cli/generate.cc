@@ -150,6 +150,7 @@ class GenerateCommand final : public Command {
     if (streams) {
       LORICA_ASSIGN_OR_RETURN(const std::string rest, decoder->Finish());
       PrintResult(rest + "\n");
+      LORICA_RETURN_IF_ERROR(FlushResults());
       progress.Say(absl::StrFormat(
           "%d tokens, %.1f a second", timings.new_tokens,
           static_cast<double>(timings.new_tokens) / std::max(1e-9, timings.decode_seconds())));
