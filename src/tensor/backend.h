@@ -59,8 +59,8 @@ struct RopeArgs {
 };
 
 // One sequence of an attention call: query rows and the key rows they may see. Query i of the
-// sequence sits at key position k_length - q_length + i and sees keys up to itself (causal), at
-// most `window` back when window > 0.
+// sequence sits at key position k_length - q_length + i and sees keys up to itself (causal), with
+// window > 0 only keys less than `window` positions back, its own counted: position - key < window.
 struct AttentionSpan {
   int64_t q_begin = 0, q_length = 0;
   int64_t k_begin = 0, k_length = 0;  // k_length >= q_length when causal
