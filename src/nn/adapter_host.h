@@ -34,7 +34,7 @@ class AdapterHost : public Module {
   // The weight is another module's (a head tied to the embedding). Untie gives the host `values`, a
   // weight of its own that it lists from then on; Retie drops that again.
   virtual bool tied() const { return false; }
-  virtual void Untie(Tensor values) { LORICA_CHECK(false, "[untie] this module isn't tied"); }
+  virtual void Untie(Tensor /*values*/) { LORICA_CHECK(false, "[untie] this module isn't tied"); }
   virtual void Retie() { LORICA_CHECK(false, "[retie] this module wasn't tied"); }
   // Null when there is none. The host shares ownership.
   void set_adapter(std::shared_ptr<LinearAdapter> adapter) { adapter_ = std::move(adapter); }

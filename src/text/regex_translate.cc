@@ -16,7 +16,7 @@
 #include "lorica/io/quoted.h"
 #include "lorica/tensor/status.h"
 #include "lorica/text/regex.h"
-#include "lorica/text/unicode_additions.h"
+#include "lorica/text/regex_classes.h"
 #include "lorica/text/utf8.h"
 
 namespace lorica {
@@ -25,117 +25,11 @@ namespace {
 constexpr size_t kLongestPattern = 32 * 1024;
 constexpr int kDeepestClass = 16;
 
-constexpr char kSpace[] = "\\p{White_Space}";
-constexpr char kHexDigit[] = "0-9A-Fa-f";
-
 // Members of a character class: `items` between brackets, or all but them.
 struct Members {
   std::string items;
   bool negated = false;
 };
-
-// `\x{...}` ranges of the additions whose category begins with `category`.
-std::string Additions(absl::string_view category) {
-  std::string result;
-  uint32_t first = 0, last = 0;
-  const auto flush = [&] {
-    if (last != 0) absl::StrAppendFormat(&result, "\\x{%X}-\\x{%X}", first, last);
-  };
-  for (const UnicodeAddition& row : UnicodeAdditions()) {
-    if (!absl::StartsWith(row.category, category)) continue;
-    if (last != 0 && row.first == last + 1) {
-      last = row.last;
-      continue;
-    }
-    flush();
-    first = row.first;
-    last = row.last;
-  }
-  flush();
-  return result;
-}
-
-std::string Category(absl::string_view category) {
-  return absl::StrCat("\\p{", category, "}", Additions(category));
-}
-
-// Oniguruma's word characters; the six in Latin-1 are a quirk of its tables.
-std::string Word() {
-  return absl::StrCat("\\p{Alphabetic}", Additions("L"), Category("M"), Category("Nd"),
-                      Category("Pc"), "\\x{B2}\\x{B3}\\x{B9}\\x{BC}\\x{BD}\\x{BE}");
-}
-
-// The members of the property or POSIX bracket `name`.
-absl::StatusOr<std::string> PropertyItems(absl::string_view name) {
-  std::string key;
-  for (const char c : name) {
-    if (c == ' ' || c == '_' || c == '-') continue;
-    key.push_back(static_cast<char>(c >= 'A' && c <= 'Z' ? c - 'A' + 'a' : c));
-  }
-  static constexpr struct {
-    absl::string_view name;
-    absl::string_view category;
-  } kCategories[] = {
-      {"letter", "L"},
-      {"uppercaseletter", "Lu"},
-      {"lowercaseletter", "Ll"},
-      {"titlecaseletter", "Lt"},
-      {"modifierletter", "Lm"},
-      {"otherletter", "Lo"},
-      {"mark", "M"},
-      {"nonspacingmark", "Mn"},
-      {"spacingmark", "Mc"},
-      {"enclosingmark", "Me"},
-      {"number", "N"},
-      {"decimalnumber", "Nd"},
-      {"letternumber", "Nl"},
-      {"othernumber", "No"},
-      {"punctuation", "P"},
-      {"symbol", "S"},
-      {"mathsymbol", "Sm"},
-      {"currencysymbol", "Sc"},
-      {"modifiersymbol", "Sk"},
-      {"othersymbol", "So"},
-      {"separator", "Z"},
-      {"digit", "Nd"},
-  };
-  for (const auto& row : kCategories) {
-    if (row.name == key) return Category(row.category);
-  }
-  if (key == "space" || key == "whitespace") return kSpace;
-  if (key == "word") return Word();
-  if (key == "alpha" || key == "alphabetic") return absl::StrCat("\\p{Alphabetic}", Additions("L"));
-  if (key == "alnum") {
-    return absl::StrCat("\\p{Alphabetic}", Additions("L"), Category("Nd"));
-  }
-  if (key == "punct") return absl::StrCat(Category("P"), Category("S"));
-  if (key == "upper" || key == "uppercase") return absl::StrCat("\\p{Uppercase}", Additions("Lu"));
-  if (key == "lower" || key == "lowercase") return absl::StrCat("\\p{Lowercase}", Additions("Ll"));
-  if (key == "xdigit") return kHexDigit;
-  if (key == "cntrl") return Category("Cc");
-  if (key == "blank") return absl::StrCat("\\t", "\\p{Zs}");
-  if (key == "any") return "\\x{0}-\\x{10FFFF}";
-  if (key == "ascii") return "\\x{0}-\\x{7F}";
-  if (key.size() <= 2 && !key.empty()) {
-    static constexpr absl::string_view kMajor = "lmnpszc";
-    if (!absl::StrContains(kMajor, key[0])) {
-      return absl::InvalidArgumentError(absl::StrCat("\\p{", name, "}"));
-    }
-    // C and Cn shrink where others grow; nobody asks for them.
-    if (key == "c" || key == "cn") {
-      return absl::InvalidArgumentError(absl::StrCat("\\p{", name, "}"));
-    }
-    std::string category = key;
-    category[0] = static_cast<char>(category[0] - 'a' + 'A');
-    if (key == "lc") return absl::StrCat(Category("Lu"), Category("Ll"), Category("Lt"));
-    return Category(category);
-  }
-  const bool is_name =
-      std::all_of(key.begin(), key.end(), [](char c) { return c >= 'a' && c <= 'z'; });
-  if (!is_name) return absl::InvalidArgumentError(absl::StrCat("\\p{", name, "}"));
-  if (key == "han") return "\\p{sc:Han}\\x{2EBF0}-\\x{2EE5D}\\x{31350}-\\x{323AF}\\x{2B739}";
-  return absl::StrCat("\\p{sc:", key, "}");
-}
 
 class Translator {
  public:
@@ -229,7 +123,7 @@ class Translator {
   }
 
   absl::Status Boundary(bool negated) {
-    const std::string word = absl::StrCat("[", Word(), "]");
+    const std::string word = absl::StrCat("[", WordItems(), "]");
     absl::StrAppend(&out_, "(?:(?<=", word, negated ? ")(?=" : ")(?!", word, ")|(?<!", word,
                     negated ? ")(?!" : ")(?=", word, "))");
     return absl::OkStatus();
@@ -324,21 +218,21 @@ class Translator {
     position_ += length;
     switch (c) {
       case 's':
-        return Members{kSpace, false};
+        return Members{SpaceItems(), false};
       case 'S':
-        return Members{kSpace, true};
+        return Members{SpaceItems(), true};
       case 'd':
-        return Members{Category("Nd"), false};
+        return Members{CategoryItems("Nd"), false};
       case 'D':
-        return Members{Category("Nd"), true};
+        return Members{CategoryItems("Nd"), true};
       case 'w':
-        return Members{Word(), false};
+        return Members{WordItems(), false};
       case 'W':
-        return Members{Word(), true};
+        return Members{WordItems(), true};
       case 'h':
-        return Members{kHexDigit, false};
+        return Members{HexDigitItems(), false};
       case 'H':
-        return Members{kHexDigit, true};
+        return Members{HexDigitItems(), true};
       case 't':
         return Members{Literal('\t'), false};
       case 'n':

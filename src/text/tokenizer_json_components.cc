@@ -9,6 +9,7 @@
 #include "lorica/io/quoted.h"
 #include "lorica/tensor/status.h"
 #include "lorica/text/json_fields.h"
+#include "lorica/text/tokenizer_json_options.h"
 #include "lorica/text/utf8.h"
 
 namespace lorica {
@@ -18,97 +19,6 @@ using nlohmann::json;
 
 absl::Status Unsupported(const JsonFields& fields, const std::string& type) {
   return fields.Error(absl::StrCat("is of the type ", Quoted(type), ", which isn't supported"));
-}
-
-// Calls `read(entry, where)` for each entry of the array `key`.
-template <typename Read>
-absl::Status ForEach(JsonFields* fields, const char* key, const Read& read) {
-  const json* list = fields->Take(key);
-  if (list == nullptr || !list->is_array()) {
-    return fields->Error(absl::StrCat("has no list \"", key, "\""));
-  }
-  for (size_t i = 0; i < list->size(); ++i) {
-    LORICA_RETURN_IF_ERROR(read((*list)[i], absl::StrCat(fields->where(), ".", key, "[", i, "]")));
-  }
-  return absl::OkStatus();
-}
-
-// {"String": text} or {"Regex": expression}.
-absl::StatusOr<TextPattern> ReadPattern(JsonFields* fields) {
-  const json* pattern = fields->Take("pattern");
-  const bool literal = pattern != nullptr && pattern->is_object() && pattern->size() == 1 &&
-                       pattern->contains("String");
-  const bool regex = pattern != nullptr && pattern->is_object() && pattern->size() == 1 &&
-                     pattern->contains("Regex");
-  if ((!literal && !regex) || !pattern->begin()->is_string()) {
-    return fields->Error("has no \"pattern\" of one \"String\" or \"Regex\"");
-  }
-  const std::string text = pattern->begin()->get<std::string>();
-  auto result = literal ? TextPattern::Literal(text) : TextPattern::Expression(text);
-  if (!result.ok())
-    return fields->Error(absl::StrCat("has a pattern: ", result.status().message()));
-  return result;
-}
-
-absl::Status ReadBehavior(JsonFields* fields, SplitBehavior* behavior) {
-  std::string name;
-  LORICA_RETURN_IF_ERROR(fields->Require("behavior", &name));
-  static constexpr struct {
-    const char* name;
-    SplitBehavior behavior;
-  } kBehaviors[] = {
-      {"Isolated", SplitBehavior::kIsolated},
-      {"Removed", SplitBehavior::kRemoved},
-      {"MergedWithPrevious", SplitBehavior::kMergedWithPrevious},
-      {"MergedWithNext", SplitBehavior::kMergedWithNext},
-      {"Contiguous", SplitBehavior::kContiguous},
-  };
-  for (const auto& row : kBehaviors) {
-    if (name != row.name) continue;
-    *behavior = row.behavior;
-    return absl::OkStatus();
-  }
-  return fields->Error(absl::StrCat("has the behavior ", Quoted(name), ", which isn't supported"));
-}
-
-// The replacement and prepend scheme of Metaspace, in the newer and the older spelling.
-absl::Status ReadMetaspace(JsonFields* fields, std::string* replacement, PrependScheme* scheme,
-                           bool* split) {
-  *replacement = "\xE2\x96\x81";
-  LORICA_RETURN_IF_ERROR(fields->Read("replacement", replacement));
-  if (replacement->empty() || replacement->size() != Utf8Length(replacement->front())) {
-    return fields->Error("has a \"replacement\" that isn't one character");
-  }
-  bool add_prefix_space = true;
-  std::string name, ignored;
-  LORICA_RETURN_IF_ERROR(fields->Read("add_prefix_space", &add_prefix_space));
-  LORICA_RETURN_IF_ERROR(fields->Read("prepend_scheme", &name));
-  LORICA_RETURN_IF_ERROR(fields->Read("str_rep", &ignored));  // of old files: says the same
-  *split = true;
-  LORICA_RETURN_IF_ERROR(fields->Read("split", split));
-  if (name.empty()) {
-    *scheme = add_prefix_space ? PrependScheme::kAlways : PrependScheme::kNever;
-  } else if (name == "always") {
-    *scheme = PrependScheme::kAlways;
-  } else if (name == "first") {
-    *scheme = PrependScheme::kFirst;
-  } else if (name == "never") {
-    *scheme = PrependScheme::kNever;
-  } else {
-    return fields->Error(
-        absl::StrCat("has the prepend_scheme ", Quoted(name), ", which isn't supported"));
-  }
-  return absl::OkStatus();
-}
-
-// The options of ByteLevel, of which only two matter and only to the pre-tokenizer: trim_offsets is
-// about offsets.
-absl::Status ReadByteLevel(JsonFields* fields, bool* add_prefix_space, bool* use_regex) {
-  bool trim_offsets = true;
-  *add_prefix_space = *use_regex = true;
-  LORICA_RETURN_IF_ERROR(fields->Read("add_prefix_space", add_prefix_space));
-  LORICA_RETURN_IF_ERROR(fields->Read("trim_offsets", &trim_offsets));
-  return fields->Read("use_regex", use_regex);
 }
 
 absl::Status ReadUnicodeForm(const std::string& type, Tokenizer::Parts* parts, bool* known) {
@@ -153,8 +63,8 @@ absl::Status ReadTemplate(JsonFields* fields, std::vector<int32_t>* prefix,
   fields->Take("pair");  // of two texts, which aren't encoded together here
   const json* table = fields->Take("special_tokens");
   int sequences = 0;
-  LORICA_RETURN_IF_ERROR(
-      ForEach(fields, "single", [&](const json& item, const std::string& where) -> absl::Status {
+  LORICA_RETURN_IF_ERROR(ForEachEntry(
+      fields, "single", [&](const json& item, const std::string& where) -> absl::Status {
         const bool is_token = item.is_object() && item.size() == 1 && item.contains("SpecialToken");
         const bool is_text = item.is_object() && item.size() == 1 && item.contains("Sequence");
         if (!is_token && !is_text) {
@@ -198,7 +108,7 @@ absl::Status ReadDecodeSteps(const json& document, const std::string& where,
   DecodeStep step{DecodeStep::kFuse, {}, false, {}, {}, 0, 0};
   if (type == "Sequence") {
     LORICA_RETURN_IF_ERROR(
-        ForEach(&fields, "decoders", [&](const json& item, const std::string& item_where) {
+        ForEachEntry(&fields, "decoders", [&](const json& item, const std::string& item_where) {
           return ReadDecodeSteps(item, item_where, steps);
         }));
     return fields.Finish();
@@ -257,7 +167,7 @@ absl::Status ReadNormalizer(const json& document, const std::string& where,
   if (is_form) return fields.Finish();
   if (type == "Sequence") {
     LORICA_RETURN_IF_ERROR(
-        ForEach(&fields, "normalizers", [&](const json& item, const std::string& item_where) {
+        ForEachEntry(&fields, "normalizers", [&](const json& item, const std::string& item_where) {
           return ReadNormalizer(item, item_where, parts);
         }));
   } else if (type == "Lowercase") {
@@ -305,10 +215,10 @@ absl::Status ReadPreTokenizer(const json& document, const std::string& where,
   LORICA_RETURN_IF_ERROR(fields.Require("type", &type));
   auto& list = parts->pretokenizers;
   if (type == "Sequence") {
-    LORICA_RETURN_IF_ERROR(
-        ForEach(&fields, "pretokenizers", [&](const json& item, const std::string& item_where) {
-          return ReadPreTokenizer(item, item_where, parts);
-        }));
+    LORICA_RETURN_IF_ERROR(ForEachEntry(&fields, "pretokenizers",
+                                        [&](const json& item, const std::string& item_where) {
+                                          return ReadPreTokenizer(item, item_where, parts);
+                                        }));
   } else if (type == "ByteLevel") {
     bool add_prefix_space, use_regex;
     LORICA_RETURN_IF_ERROR(ReadByteLevel(&fields, &add_prefix_space, &use_regex));
@@ -365,7 +275,7 @@ absl::Status ReadPostProcessor(const json& document, const std::string& where,
   LORICA_RETURN_IF_ERROR(fields.Require("type", &type));
   if (type == "Sequence") {
     LORICA_RETURN_IF_ERROR(
-        ForEach(&fields, "processors", [&](const json& item, const std::string& item_where) {
+        ForEachEntry(&fields, "processors", [&](const json& item, const std::string& item_where) {
           return ReadPostProcessor(item, item_where, parts);
         }));
   } else if (type == "ByteLevel") {
