@@ -20,6 +20,9 @@
 namespace lorica {
 
 // --- Elementwise, with NumPy's broadcasting; both operands of one type and placement.
+//
+// `a` of Add may also be f32 where `b` is bf16, and so is the sum: a residual stream that many
+// layers add to, which bf16 would round once a layer.
 Tensor Add(const Tensor& a, const Tensor& b);
 Tensor Sub(const Tensor& a, const Tensor& b);
 Tensor Mul(const Tensor& a, const Tensor& b);
@@ -68,6 +71,9 @@ struct LinearArgs {
   const AdapterSpans* spans = nullptr;
   const Sequences* sequences = nullptr;                   // null: one sequence of all rows
   std::shared_ptr<const std::vector<uint64_t>> row_keys;  // needed when a branch has dropout
+  // y keeps the accumulator's type (f32 for bf16): logits that are only read, not trained on.
+  // Within NoGrad only.
+  bool accumulator_output = false;
 };
 // y = x Wᵀ + bias + per span (drop(x) aᵀ) bᵀ, x [..., in], y [..., out]. Base and branch meet in
 // one accumulator and are rounded once; t = drop(x) aᵀ is rounded once to the compute type. A zero
@@ -88,7 +94,8 @@ struct EmbeddingArgs {
 };
 // y[t] = table[ids[t]] (+ a[ids[t]] bᵀ). ids must lie in [0, V).
 Tensor Embedding(absl::Span<const int32_t> ids, const EmbeddingArgs& args);
-// Backend::RmsNorm over the last axis.
+// Backend::RmsNorm over the last axis. The result has the weight's type; x has it too, or is f32
+// where that is bf16.
 Tensor RmsNorm(const Tensor& x, const Weight& weight, double eps,
                const Sequences* sequences = nullptr);
 // silu(gate) * up.

@@ -61,7 +61,10 @@ Tensor Decoder::Residual(absl::Span<const int32_t> ids, const ForwardContext& co
                blocks, " of ", layers_.size());
   LORICA_CHECK(static_cast<int64_t>(ids.size()) == context.tokens(), "[decoder] ", ids.size(),
                " ids for ", context.tokens(), " tokens");
+  // The residual stream stays in the accumulator type: bf16 would round it twice a block, which is
+  // most of what a bf16 model is off by.
   Tensor x = embed_tokens_.Forward(ids, context);
+  x = Cast(x, AccumulatorOf(x.dtype()));
   if (!context.recompute || !GradEnabled()) {
     for (int i = 0; i < blocks; ++i) x = layers_[i]->Forward(x, context);
     return x;
@@ -130,8 +133,11 @@ Tensor CausalLm::Logits(const Tensor& hidden, const ForwardContext& context) {
 
 Tensor CausalLm::LogitsOfRows(const Tensor& hidden, absl::Span<const int32_t> rows,
                               const ForwardContext& context) {
-  NoGrad no_grad;
-  return Logits(TakeRows(hidden, rows), context.Select(rows));
+  const NoGrad no_grad;
+  const ForwardContext selected = context.Select(rows);
+  LinearArgs args = lm_head_.Args(selected);
+  args.accumulator_output = true;
+  return Linear(TakeRows(hidden, rows), args);
 }
 
 Tensor CausalLm::Loss(absl::Span<const int32_t> ids, absl::Span<const int32_t> targets,

@@ -73,7 +73,8 @@ class CausalLm : public Module {
   // Rows of Hidden -> [rows, V]. `context` is that of those rows (ForwardContext::Select for some
   // of them).
   Tensor Logits(const Tensor& hidden, const ForwardContext& context);
-  // The same for rows `rows` (ascending) of Hidden: [N, V]. Without gradient.
+  // The same for rows `rows` (ascending) of Hidden, in the accumulator type (f32 for bf16) as Loss
+  // sees them: [N, V]. Without gradient.
   Tensor LogitsOfRows(const Tensor& hidden, absl::Span<const int32_t> rows,
                       const ForwardContext& context);
 

@@ -5,20 +5,24 @@
 namespace lorica {
 namespace {
 
-// Values of one token that one block keeps for its backward pass: the input and the output of both
-// norms, the input of o_proj and of down_proj, q, k, v, gate and up.
-int64_t ValuesPerBlock(const ModelConfig& c) {
+// Bytes of one token that one block keeps for its backward pass: the inputs of both norms, which
+// are the residual stream; the outputs of both norms, the input of o_proj and of down_proj, q, k,
+// v, gate and up.
+int64_t BytesPerBlock(const ModelConfig& c, int64_t width, int64_t wide) {
   const int64_t q = c.heads * c.head_dim, kv = c.kv_heads * c.head_dim;
-  return 4 * c.hidden_size + 2 * q + 2 * kv + 3 * c.intermediate_size;
+  return 2 * c.hidden_size * wide +
+         (2 * c.hidden_size + 2 * q + 2 * kv + 3 * c.intermediate_size) * width;
 }
 
 int64_t ActivationBytesPerToken(const MemoryFacts& facts) {
   const ModelConfig& c = *facts.config;
   const int64_t width = static_cast<int64_t>(SizeOf(facts.compute));
+  const int64_t wide = static_cast<int64_t>(SizeOf(AccumulatorOf(facts.compute)));
+  const int64_t block = BytesPerBlock(c, width, wide);
   // With recompute a block keeps its input; one block at a time has all.
-  const int64_t values =
-      facts.recompute ? c.layers * c.hidden_size + ValuesPerBlock(c) : c.layers * ValuesPerBlock(c);
-  return (values + 4 * c.hidden_size) * width;
+  const int64_t blocks =
+      facts.recompute ? c.layers * c.hidden_size * wide + block : c.layers * block;
+  return blocks + 4 * c.hidden_size * wide;
 }
 
 // Rows of logits that the fused loss has at a time.

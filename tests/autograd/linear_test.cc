@@ -40,6 +40,20 @@ TEST_P(LinearTest, ZeroBranchChangesNoBitAndASmallOneDoes) {
   }
 }
 
+TEST_P(LinearTest, AccumulatorOutputIsTheResultBeforeItsRounding) {
+  const Tensor x = Random({37, 65}, 1), w = Random({43, 65}, 2);
+  LoraBranch branch{.a = Random({5, 65}, 3), .b = Random({43, 5}, 4)};
+  LinearArgs args{.weight = Weight(w, Tensor()), .branches = {&branch, 1}};
+  const Tensor rounded = Linear(x, args);
+  args.accumulator_output = true;
+  EXPECT_THROW(Linear(x, args), Error);  // no gradient could be taken
+  const NoGrad no_grad;
+  const Tensor wide = Linear(x, args);
+  EXPECT_EQ(wide.dtype(), AccumulatorOf(GetParam()));
+  EXPECT_TRUE(SameBits(raw::Cast(wide, GetParam()), rounded));
+  EXPECT_EQ(bool(SameBits(wide, raw::Cast(rounded, wide.dtype()))), GetParam() != DType::kBF16);
+}
+
 TEST_P(LinearTest, SavesNothingWhenFrozenAndXAndTWithABranch) {
   const size_t width = SizeOf(GetParam());
   const Tensor w = Random({8, 6}, 2), frozen_x = Random({10, 6}, 1);

@@ -125,7 +125,7 @@ TEST_P(BatchingTest, RecomputeKeepsLittle) {
   context.recompute = true;
   const size_t recomputed = SavedBytes(model->Hidden(batch.ids, context));
   // The inputs of three blocks and of the final norm, and that norm's other two.
-  const size_t input = batch.ids.size() * 28 * SizeOf(GetParam());
+  const size_t input = batch.ids.size() * 28 * SizeOf(AccumulatorOf(GetParam()));
   EXPECT_GE(recomputed, 4 * input);
   EXPECT_LE(recomputed, 5 * input);
   EXPECT_GT(plain, 5 * recomputed);

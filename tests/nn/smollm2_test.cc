@@ -1,5 +1,6 @@
 // A published model against transformers with the same file. Runs where LORICA_SMOLLM2_GGUF names
 // SmolLM2-135M-Instruct.Q4_1.gguf.
+#include <cmath>
 #include <cstdlib>
 #include <nlohmann/json.hpp>
 
@@ -70,6 +71,27 @@ TEST(SmolLm2Test, AgreesWithTransformers) {
   ASSERT_OK(generated);
   const std::vector<int32_t> greedy = text.at("greedy_ids");
   EXPECT_EQ((*generated)[0].ids, std::vector<int32_t>(greedy.begin(), greedy.begin() + 8));
+}
+
+TEST(SmolLm2Test, BF16StaysNearTransformersInF32) {
+  const char* path = std::getenv("LORICA_SMOLLM2_GGUF");
+  if (path == nullptr) GTEST_SKIP() << "LORICA_SMOLLM2_GGUF names no model file";
+  NoGrad no_grad;
+  ThreadPool pool(2);
+  const auto backend = MakeCpuBackend(pool, {.packed_cache_bytes = size_t{1} << 30});
+  const auto loaded = LoadModel(path, *backend, DType::kBF16);
+  ASSERT_OK(loaded);
+  double sum = 0, count = 0;
+  const Json golden = *ReadJsonFile(GoldenPath("smollm2.json"));
+  for (const Json& text : golden.at("texts")) {
+    const std::vector<int32_t> ids = text.at("ids");
+    const Reading reading = Read(*loaded->model, ids);
+    for (size_t t = 1; t < ids.size(); ++t) {
+      sum += std::abs(-reading.losses[t - 1] - text.at("logprobs")[t].get<double>());
+      ++count;
+    }
+  }
+  EXPECT_LT(sum / count, 0.03);
 }
 
 }  // namespace

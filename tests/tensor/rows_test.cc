@@ -184,6 +184,30 @@ TEST(RmsNormTest, GradientsMatchCentralDifferences) {
   }
 }
 
+// An f32 residual stream before a bf16 layer: what f32 gives, y rounded once.
+TEST(RmsNormTest, WideInputGivesNarrowOutputRoundedOnce) {
+  const Shape shape{9, 43};
+  const HostTensor x = HostTensor::Random(shape, DType::kF32, 7);
+  const HostTensor weight = HostTensor::Random({43}, DType::kBF16, 9);
+  const HostTensor dy = HostTensor::Random(shape, DType::kBF16, 8);
+  const HostTensor wide_dy(shape, DType::kF32, dy.ToDoubles());
+  HostTensor wide(shape, DType::kF32), narrow(shape, DType::kBF16);
+  HostTensor rstd({9}, DType::kF32), want_dx(shape, DType::kF32), dx = want_dx;
+  HostTensor want_dw({43}, DType::kF32), dw = want_dw;
+  Machine machine(2);
+  machine->RmsNorm(x.view(), weight.view(), 1e-3, wide.mutable_view(), rstd.mutable_view());
+  machine->RmsNorm(x.view(), weight.view(), 1e-3, narrow.mutable_view(), rstd.mutable_view());
+  EXPECT_TRUE(SameBits(narrow, HostTensor(shape, DType::kBF16, wide.ToDoubles())));
+  machine->RmsNormGrad(x.view(), weight.view(), rstd.view(), wide_dy.view(),
+                       want_dx.mutable_view());
+  machine->RmsNormGrad(x.view(), weight.view(), rstd.view(), dy.view(), dx.mutable_view());
+  EXPECT_TRUE(SameBits(dx, want_dx));
+  machine->RmsNormWeightGrad(x.view(), rstd.view(), wide_dy.view(), {{0, 9}},
+                             want_dw.mutable_view());
+  machine->RmsNormWeightGrad(x.view(), rstd.view(), dy.view(), {{0, 9}}, dw.mutable_view());
+  EXPECT_TRUE(SameBits(dw, want_dw));
+}
+
 TEST(RmsNormTest, WeightGradientOfMicroBatchesHasTheSameBits) {
   Machine machine(2);
   const HostTensor x = HostTensor::Random({600, 70}, DType::kBF16, 10);

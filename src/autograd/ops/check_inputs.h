@@ -13,15 +13,22 @@ inline void CheckCompute(const char* op, const Tensor& x) {
   LORICA_CHECK(IsCompute(x.dtype()), "[", op, "] needs f32, bf16 or f64, found ", x.dtype());
 }
 
-// Same type, backend and placement.
-inline void CheckSame(const char* op, const Tensor& a, const Tensor& b) {
+// Same backend and placement; same type, or f32 for `a` where `b` is bf16.
+inline void CheckSameOrWider(const char* op, const Tensor& a, const Tensor& b) {
   CheckCompute(op, a);
   CheckCompute(op, b);
-  LORICA_CHECK(a.dtype() == b.dtype(), "[", op, "] types differ: ", a.dtype(), " ", a.shape(),
-               " and ", b.dtype(), " ", b.shape());
+  LORICA_CHECK(a.dtype() == b.dtype() || a.dtype() == AccumulatorOf(b.dtype()), "[", op,
+               "] types differ: ", a.dtype(), " ", a.shape(), " and ", b.dtype(), " ", b.shape());
   LORICA_CHECK(&a.backend() == &b.backend(), "[", op, "] inputs live on different backends");
   LORICA_CHECK(a.placement() == b.placement(), "[", op, "] placements differ: ", a.placement(),
                " and ", b.placement());
+}
+
+// Same type, backend and placement.
+inline void CheckSame(const char* op, const Tensor& a, const Tensor& b) {
+  CheckSameOrWider(op, a, b);
+  LORICA_CHECK(a.dtype() == b.dtype(), "[", op, "] types differ: ", a.dtype(), " ", a.shape(),
+               " and ", b.dtype(), " ", b.shape());
 }
 
 // x as a contiguous matrix [rows, last axis].

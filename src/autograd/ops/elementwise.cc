@@ -179,7 +179,7 @@ Tensor ApplyUnary(UnaryOp op, const Tensor& x, const char* name) {
 }  // namespace
 
 Tensor Add(const Tensor& a, const Tensor& b) {
-  CheckSame("add", a, b);
+  ops::CheckSameOrWider("add", a, b);
   return Apply(AddOp{}, a, b);
 }
 Tensor Sub(const Tensor& a, const Tensor& b) {

@@ -39,6 +39,7 @@ struct LinearOp : Op {
   Shape x_shape;
   // Forward only.
   Tensor weight_value, bias_value;
+  DType y_dtype = DType::kF32;
 
   auto saved() const { return std::tie(x, weight, t); }
 
@@ -57,11 +58,11 @@ struct LinearOp : Op {
 
   Tensor Forward(const std::vector<Tensor>& inputs) {
     const Tensor rows = ops::AsMatrix(inputs[kX]);
-    const DType dtype = rows.dtype();
+    const DType dtype = rows.dtype();  // of t
     x_shape = inputs[kX].shape();
     Shape y_shape = x_shape;
     y_shape[-1] = weight_value.dim(0);
-    Tensor y = Tensor::Empty(rows.backend(), {rows.dim(0), y_shape[-1]}, dtype);
+    Tensor y = Tensor::Empty(rows.backend(), {rows.dim(0), y_shape[-1]}, y_dtype);
 
     int64_t t_values = 0;
     for (const AdapterSpan& span : spans) {
@@ -190,7 +191,10 @@ Tensor Linear(const Tensor& x, const LinearArgs& args) {
                  args.bias.value.shape(), " for weight ", w.shape());
   }
   const int64_t rows = x.shape().rows();
+  LORICA_CHECK(!args.accumulator_output || !GradEnabled(),
+               "[linear] accumulator_output has no gradient: it needs NoGrad");
   LinearOp op;
+  op.y_dtype = args.accumulator_output ? AccumulatorOf(x.dtype()) : x.dtype();
   op.weight_value = w;
   op.weight_leaf = args.weight.leaf;
   op.bias_value = args.bias.value;

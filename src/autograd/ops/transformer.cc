@@ -16,7 +16,7 @@ struct RmsNormOp : Op {
   auto saved() const { return std::tie(x, rstd, weight); }
 
   Tensor Run(const Tensor& rows, const Tensor& w, Tensor& r) const {
-    Tensor y = Tensor::Empty(rows.backend(), rows.shape(), rows.dtype());
+    Tensor y = Tensor::Empty(rows.backend(), rows.shape(), w.dtype());
     if (y.numel() > 0) {
       rows.backend().RmsNorm(rows.view(), w.view(), eps, y.mutable_view(), r.mutable_view());
     }
@@ -48,7 +48,7 @@ struct RmsNormOp : Op {
     const Tensor rows = x.get(kName), r = rstd.get(kName);
     Grads<2> grads;
     if (needs(0)) {
-      Tensor dx = Tensor::Empty(dy.backend(), dy.shape(), dy.dtype());
+      Tensor dx = Tensor::Empty(dy.backend(), dy.shape(), rows.dtype());
       if (dx.numel() > 0) {
         dy.backend().RmsNormGrad(rows.view(), weight.get(kName).view(), r.view(), dy.view(),
                                  dx.mutable_view());
@@ -126,7 +126,7 @@ struct RopeOp : Op {
 }  // namespace
 
 Tensor RmsNorm(const Tensor& x, const Weight& weight, double eps, const Sequences* sequences) {
-  ops::CheckSame("rms_norm", x, weight.value);
+  ops::CheckSameOrWider("rms_norm", x, weight.value);
   LORICA_CHECK(weight.value.shape() == Shape({x.dim(-1)}), "[rms_norm] weight ",
                weight.value.shape(), " for x ", x.shape());
   RmsNormOp op;
