@@ -7,21 +7,6 @@
 #include "lorica/tensor/check.h"
 
 namespace lorica::nn {
-namespace {
-
-// Each sequence sees itself.
-std::vector<AttentionSpan> SpansOf(const Sequences& sequences) {
-  std::vector<AttentionSpan> spans;
-  spans.reserve(static_cast<size_t>(sequences.groups()));
-  for (int s = 0; s < sequences.groups(); ++s) {
-    const int64_t begin = sequences.begin(s), length = sequences.size(s);
-    if (length > 0) spans.push_back({begin, length, begin, length});
-  }
-  return spans;
-}
-
-}  // namespace
-
 Attention::Attention(const AttentionConfig& config, std::shared_ptr<Rotary> rotary, DType compute)
     : config_(config),
       rotary_(std::move(rotary)),

@@ -61,4 +61,14 @@ ForwardContext ForwardContext::Select(absl::Span<const int32_t> rows) const {
   return selected;
 }
 
+std::vector<AttentionSpan> SpansOf(const Sequences& sequences) {
+  std::vector<AttentionSpan> spans;
+  spans.reserve(static_cast<size_t>(sequences.groups()));
+  for (int s = 0; s < sequences.groups(); ++s) {
+    const int64_t begin = sequences.begin(s), length = sequences.size(s);
+    if (length > 0) spans.push_back({begin, length, begin, length});
+  }
+  return spans;
+}
+
 }  // namespace lorica

@@ -8,6 +8,7 @@
 
 #include "absl/types/span.h"
 #include "lorica/autograd/weight.h"
+#include "lorica/tensor/backend.h"
 #include "lorica/tensor/sequences.h"
 
 namespace lorica {
@@ -41,6 +42,9 @@ struct ForwardContext {
   // cache.
   ForwardContext Select(absl::Span<const int32_t> rows) const;
 };
+
+// What attention takes where each sequence sees itself alone.
+std::vector<AttentionSpan> SpansOf(const Sequences& sequences);
 
 }  // namespace lorica
 

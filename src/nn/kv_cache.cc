@@ -17,7 +17,7 @@ constexpr int64_t kFirstCapacity = 64;
 KvCache::KvCache(Backend& backend, const KvCacheConfig& config, int sequences)
     : backend_(&backend), config_(config) {
   LORICA_CHECK(sequences > 0 && config.layers > 0 && config.kv_heads > 0 &&
-                   config.key_channels > 0 && config.value_channels > 0,
+                   config.key_channels > 0 && config.value_channels >= 0,
                "[kv_cache] sequences, layers, heads and channels must be positive");
   rows_.resize(static_cast<size_t>(sequences));
   layers_.resize(static_cast<size_t>(config.layers));
@@ -55,7 +55,7 @@ Tensor KvCache::Moved(const Tensor& old, int64_t channels, const std::vector<Row
                       int64_t rows) {
   Tensor moved = Tensor::Empty(*backend_, {rows, config_.kv_heads, channels}, config_.dtype);
   for (size_t s = 0; s < to.size(); ++s) {
-    if (to[s].length == 0) continue;
+    if (to[s].length == 0 || channels == 0) continue;
     backend_->Copy(old.Narrow(0, rows_[s].begin, to[s].length).view(),
                    moved.Narrow(0, to[s].begin, to[s].length).mutable_view());
   }
@@ -94,11 +94,13 @@ void KvCache::Append(int layer, const Tensor& k, const Tensor& v) {
   LORICA_CHECK(layer >= 0 && layer < config_.layers, "[kv_cache] layer ", layer, " of ",
                config_.layers);
   const int64_t tokens = added_.rows();
-  LORICA_CHECK(k.shape() == Shape({tokens, config_.kv_heads, config_.key_channels}) &&
-                   v.shape() == Shape({tokens, config_.kv_heads, config_.value_channels}) &&
-                   k.dtype() == config_.dtype && v.dtype() == config_.dtype,
-               "[kv_cache] keys ", k.dtype(), " ", k.shape(), " and values ", v.dtype(), " ",
-               v.shape(), " don't fit ", tokens, " new tokens");
+  const auto check = [&](const char* what, const Tensor& x, int64_t channels) {
+    LORICA_CHECK(
+        x.dtype() == config_.dtype && x.shape() == Shape({tokens, config_.kv_heads, channels}),
+        "[kv_cache] ", what, " ", x.dtype(), " ", x.shape(), " don't fit ", tokens, " new tokens");
+  };
+  check("keys", k, config_.key_channels);
+  if (config_.value_channels > 0) check("values", v, config_.value_channels);
   Layer& target = layers_[layer];
   for (int s = 0; s < sequences(); ++s) {
     const int64_t count = added_.size(s);
@@ -106,6 +108,7 @@ void KvCache::Append(int layer, const Tensor& k, const Tensor& v) {
     const int64_t to = rows_[s].begin + rows_[s].length, from = added_.begin(s);
     backend_->Copy(k.Narrow(0, from, count).view(),
                    target.keys.Narrow(0, to, count).mutable_view());
+    if (config_.value_channels == 0) continue;
     backend_->Copy(v.Narrow(0, from, count).view(),
                    target.values.Narrow(0, to, count).mutable_view());
   }

@@ -15,7 +15,7 @@ struct KvCacheConfig {
   int layers = 0;
   int64_t kv_heads = 0;
   int64_t key_channels = 0;    // of a head
-  int64_t value_channels = 0;  // of a head
+  int64_t value_channels = 0;  // of a head; 0: the keys hold the values (latent attention)
   DType dtype = DType::kF32;   // compute type of the model
 };
 
@@ -38,7 +38,7 @@ class KvCache {
 
   // Makes room for added.size(s) tokens behind sequence s, for every s.
   void Begin(const Sequences& added);
-  // Rows of the new tokens: k [T, G, D], v [T, G, Dv].
+  // Rows of the new tokens: k [T, G, D], v [T, G, Dv], undefined where Dv is 0.
   void Append(int layer, const Tensor& k, const Tensor& v);
   // Keys [S, G, D] and values [S, G, Dv] of all sequences, new tokens included, with gaps between
   // sequences; Spans says where each lies. Valid until the next Begin.

@@ -1,0 +1,141 @@
+#include "lorica/nn/mla.h"
+
+#include <algorithm>
+#include <utility>
+#include <vector>
+
+#include "lorica/autograd/autograd.h"
+#include "lorica/nn/mla_absorbed.h"
+#include "lorica/tensor/check.h"
+
+namespace lorica::nn {
+
+KvCacheConfig MlaCacheConfig(const MlaConfig& config, int layers, DType compute) {
+  KvCacheConfig cache;
+  cache.layers = layers;
+  cache.kv_heads = 1;
+  cache.key_channels = config.kv_lora_rank + config.qk_rope_head_dim;
+  cache.value_channels = 0;
+  cache.dtype = compute;
+  return cache;
+}
+
+MlaAttention::MlaAttention(const MlaConfig& config, std::shared_ptr<Rotary> rotary, DType compute)
+    : config_(config),
+      rotary_(std::move(rotary)),
+      kv_a_(Linear::Declare(config.kv_lora_rank + config.qk_rope_head_dim, config.hidden,
+                            config.bias, compute)),
+      kv_norm_(RmsNorm::Declare(config.kv_lora_rank, config.norm_eps, compute)),
+      kv_b_(Linear::Declare(config.heads * (config.qk_nope_head_dim + config.v_head_dim),
+                            config.kv_lora_rank, false, compute)),
+      o_(Linear::Declare(config.hidden, config.heads * config.v_head_dim, config.bias, compute)) {
+  LORICA_CHECK(rotary_->config().channels == config.qk_rope_head_dim, "[mla] ",
+               config.qk_rope_head_dim, " channels rotate, the table has ",
+               rotary_->config().channels);
+  const int64_t q_channels = config.heads * (config.qk_nope_head_dim + config.qk_rope_head_dim);
+  if (config.q_lora_rank == 0) {
+    q_ = Linear::Declare(q_channels, config.hidden, false, compute);
+    return;
+  }
+  q_a_ = Linear::Declare(config.q_lora_rank, config.hidden, config.bias, compute);
+  q_norm_ = RmsNorm::Declare(config.q_lora_rank, config.norm_eps, compute);
+  q_b_ = Linear::Declare(q_channels, config.q_lora_rank, false, compute);
+}
+
+Tensor MlaAttention::Query(const Tensor& x, const ForwardContext& context) {
+  if (q_.has_value()) return q_->Forward(x, context);
+  return q_b_->Forward(q_norm_->Forward(q_a_->Forward(x, context), context), context);
+}
+
+MlaAttention::Latent MlaAttention::Compress(const Tensor& x, const RopeTable& table,
+                                            const ForwardContext& context) {
+  const int64_t rank = config_.kv_lora_rank, rope = config_.qk_rope_head_dim;
+  const Tensor both = kv_a_.Forward(x, context);
+  const Tensor k_rope = Reshape(Narrow(both, 1, rank, rope), {x.dim(0), 1, rope});
+  return {kv_norm_.Forward(Narrow(both, 1, 0, rank), context),
+          Rope(k_rope, table, context.positions)};
+}
+
+Tensor MlaAttention::Expanded(const Tensor& q_flat, const Latent& latent, const RopeTable& table,
+                              const ForwardContext& context) {
+  const int64_t tokens = q_flat.dim(0), heads = config_.heads;
+  const int64_t nope = config_.qk_nope_head_dim, rope = config_.qk_rope_head_dim;
+  const Tensor q = Reshape(q_flat, {tokens, heads, nope + rope});
+  const Tensor q_rope = Rope(Narrow(q, 2, nope, rope), table, context.positions);
+  const Tensor kv =
+      Reshape(kv_b_.Forward(latent.c, context), {tokens, heads, nope + config_.v_head_dim});
+  const Tensor no_heads = Tensor::Zeros(q.backend(), {tokens, heads, rope}, q.dtype());
+  const Tensor k_rope = Add(no_heads, latent.k_rope);  // one for all heads
+
+  AttentionOptions options;
+  options.scale = config_.scale;
+  options.spans = SpansOf(context.sequences);
+  return lorica::Attention(Concat({Narrow(q, 2, 0, nope), q_rope}, 2),
+                           Concat({Narrow(kv, 2, 0, nope), k_rope}, 2),
+                           Narrow(kv, 2, nope, config_.v_head_dim), std::move(options));
+}
+
+Tensor MlaAttention::Absorbed(const Tensor& q_flat, const Latent& latent, const RopeTable& table,
+                              const ForwardContext& context) {
+  const int64_t tokens = q_flat.dim(0), heads = config_.heads, rank = config_.kv_lora_rank;
+  const int64_t nope = config_.qk_nope_head_dim, rope = config_.qk_rope_head_dim;
+  const AbsorbedProjection kv_b{.heads = heads,
+                                .key_rows = nope,
+                                .value_rows = config_.v_head_dim,
+                                .args = kv_b_.Args(context)};
+  // Every head's query against the latent itself: [T, H, L + P].
+  Tensor q = Tensor::Empty(q_flat.backend(), {tokens, heads, rank + rope}, q_flat.dtype());
+  AbsorbKeys(kv_b, q_flat, q);
+  const Tensor q_rope = Rope(Narrow(Reshape(q_flat, {tokens, heads, nope + rope}), 2, nope, rope),
+                             table, context.positions);
+  q.backend().Copy(q_rope.view(), q.Narrow(2, rank, rope).mutable_view());
+
+  KvCache& cache = *context.cache;
+  const Tensor c = Reshape(latent.c, {tokens, 1, rank});
+  cache.Append(config_.layer, Concat({c, latent.k_rope}, 2), Tensor());
+  const Tensor& keys = cache.keys(config_.layer);
+  const std::vector<AttentionSpan> spans = cache.Spans();
+  Tensor mixed = Tensor::Empty(q.backend(), {tokens, heads, rank}, q.dtype());
+  if (mixed.numel() > 0) {
+    q.backend().Attention({.spans = spans,
+                           .scale = config_.scale,
+                           .q = q.view(),
+                           .k = keys.view(),
+                           .v = keys.Narrow(2, 0, rank).view(),
+                           .o = mixed.mutable_view()});
+  }
+  Tensor y = Tensor::Empty(q.backend(), {tokens, heads, config_.v_head_dim}, q.dtype());
+  AbsorbValues(kv_b, mixed, y);
+  return y;
+}
+
+Tensor MlaAttention::Forward(const Tensor& x, const ForwardContext& context) {
+  const auto& positions = context.positions;
+  LORICA_CHECK(static_cast<int64_t>(positions.size()) == context.tokens(), "[mla] ",
+               positions.size(), " positions for ", context.tokens(), " tokens");
+  const int64_t length =
+      positions.empty() ? 1 : 1 + *std::max_element(positions.begin(), positions.end());
+  const RopeTable& table = rotary_->Table(x.backend(), x.dtype(), length);
+  const Tensor q = Query(x, context);
+  const Latent latent = Compress(x, table, context);
+  LORICA_CHECK(context.cache == nullptr || !GradEnabled(), "[mla] a cache has no gradient");
+  const Tensor y = context.cache == nullptr ? Expanded(q, latent, table, context)
+                                            : Absorbed(q, latent, table, context);
+  return o_.Forward(Reshape(y, {x.dim(0), config_.heads * config_.v_head_dim}), context);
+}
+
+void MlaAttention::Visit(ModuleVisitor& visitor) {
+  if (q_.has_value()) {
+    visitor.OnChild("q_proj", *q_);
+  } else {
+    visitor.OnChild("q_a_proj", *q_a_);
+    visitor.OnChild("q_a_layernorm", *q_norm_);
+    visitor.OnChild("q_b_proj", *q_b_);
+  }
+  visitor.OnChild("kv_a_proj_with_mqa", kv_a_);
+  visitor.OnChild("kv_a_layernorm", kv_norm_);
+  visitor.OnChild("kv_b_proj", kv_b_);
+  visitor.OnChild("o_proj", o_);
+}
+
+}  // namespace lorica::nn
