@@ -88,6 +88,27 @@ struct AttentionGradArgs {
   MutableTensorView dq, dk, dv;    // every row of every span is written
 };
 
+// The gated delta rule, a linear attention with a state S [K, V] per head. For each token t of a
+// sequence, S starting from zero:
+//   S = exp(g_t) S;  S = S + k_t (beta_t (v_t - Sᵀ k_t))ᵀ;  y_t = Sᵀ q_t
+// Value heads h = 0..H-1 share the key heads: h belongs to key head h / (H / G). All values f32 or
+// all f64, contiguous. S. Yang et al., "Gated delta networks", 2024.
+struct DeltaRuleArgs {
+  const Sequences* sequences = nullptr;  // of the T tokens
+  TensorView q, k;                       // [T, G, K]
+  TensorView v;                          // [T, H, V]
+  TensorView g, beta;                    // [T, H]
+  MutableTensorView y;                   // [T, H, V]
+  // [sequences, H, K, V]: S before the first token, and after the last on return; undefined: zeros.
+  MutableTensorView state;
+};
+
+struct DeltaRuleGradArgs {
+  const Sequences* sequences = nullptr;
+  TensorView q, k, v, g, beta, dy;
+  MutableTensorView dq, dk, dv, dg, dbeta;
+};
+
 struct CrossEntropyArgs {
   TensorView logits;                  // [T, V], any compute type or f32
   absl::Span<const int32_t> targets;  // [T], each < V; negative = ignored, loss exactly 0
@@ -201,6 +222,8 @@ class Backend {
   // --- Attention. Softmax in the accumulator type; T x S scores are never stored.
   virtual void Attention(const AttentionArgs& args) = 0;
   virtual void AttentionGrad(const AttentionGradArgs& args) = 0;
+  virtual void DeltaRule(const DeltaRuleArgs& args) = 0;
+  virtual void DeltaRuleGrad(const DeltaRuleGradArgs& args) = 0;
 
   // --- Loss.
   virtual void CrossEntropy(const CrossEntropyArgs& args) = 0;
