@@ -40,6 +40,8 @@ Tensor Relu(const Tensor& x);
 Tensor Silu(const Tensor& x);
 Tensor Gelu(const Tensor& x);      // x Phi(x)
 Tensor GeluTanh(const Tensor& x);  // its tanh approximation
+// cap * tanh(x / cap), cap > 0.
+Tensor SoftCap(const Tensor& x, double cap);
 // factor * x + bias.
 Tensor Affine(const Tensor& x, double factor, double bias = 0);
 Tensor Cast(const Tensor& x, DType dtype);
@@ -94,12 +96,14 @@ struct EmbeddingArgs {
 };
 // y[t] = table[ids[t]] (+ a[ids[t]] bᵀ). ids must lie in [0, V).
 Tensor Embedding(absl::Span<const int32_t> ids, const EmbeddingArgs& args);
-// Backend::RmsNorm over the last axis. The result has the weight's type; x has it too, or is f32
-// where that is bf16.
+// Backend::RmsNorm over the last axis, with `offset` by the factor 1 + weight, summed in the
+// accumulator type. The result has the weight's type; x has it too, or is f32 where that is bf16.
 Tensor RmsNorm(const Tensor& x, const Weight& weight, double eps,
-               const Sequences* sequences = nullptr);
+               const Sequences* sequences = nullptr, bool offset = false);
 // silu(gate) * up.
 Tensor SwiGlu(const Tensor& gate, const Tensor& up);
+// gelu(gate) * up with either form of GELU, rounded twice in bf16. Saves gate and up.
+Tensor GeGlu(const Tensor& gate, const Tensor& up, bool tanh_form);
 
 // cos and sin of every position and frequency, [P, D_rot / 2], f32 or f64. Made once per model
 // (nn/rope.h).
@@ -115,6 +119,7 @@ struct AttentionOptions {
   double scale = 1;
   bool causal = true;
   int64_t window = 0;  // 0: unlimited
+  double softcap = 0;  // AttentionArgs; 0: none
 };
 // Softmax attention per span. q [T, H, D], k [S, G, D], v [S, G, Dv]; y [T, H, Dv]. The backward
 // pass needs spans that cover every row of k and v once.
@@ -132,10 +137,11 @@ Tensor Dropout(const Tensor& x, const DropoutArgs& args);
 // --- Losses: one value per row, f32 (f64 for f64). Negative targets give exactly 0 and no
 // gradient.
 Tensor CrossEntropy(const Tensor& logits, absl::Span<const int32_t> targets);
-// CrossEntropy(Linear(x, weight), targets) for a frozen weight without storing the logits of all
-// rows; for a weight that trains it is that composition.
+// CrossEntropy(Linear(x, weight), targets), with SoftCap between them where softcap > 0, for a
+// frozen weight without storing the logits of all rows; for a weight that trains it is that
+// composition.
 Tensor LinearCrossEntropy(const Tensor& x, const LinearArgs& args,
-                          absl::Span<const int32_t> targets);
+                          absl::Span<const int32_t> targets, double softcap = 0);
 
 }  // namespace lorica
 

@@ -1,61 +1,102 @@
 #include "lorica/nn/attention.h"
 
-#include <algorithm>
 #include <utility>
 
 #include "lorica/nn/kv_cache.h"
 #include "lorica/tensor/check.h"
 
 namespace lorica::nn {
+namespace {
+
+constexpr absl::string_view kInputNames[] = {"q_proj", "k_proj", "v_proj"};
+
+}  // namespace
+
 Attention::Attention(const AttentionConfig& config, std::shared_ptr<Rotary> rotary, DType compute)
     : config_(config),
       rotary_(std::move(rotary)),
-      q_(Linear::Declare(config.heads * config.head_dim, config.hidden, config.qkv_bias, compute)),
-      k_(Linear::Declare(config.kv_heads * config.head_dim, config.hidden, config.qkv_bias,
-                         compute)),
-      v_(Linear::Declare(config.kv_heads * config.head_dim, config.hidden, config.qkv_bias,
-                         compute)),
       o_(Linear::Declare(config.hidden, config.heads * config.head_dim, config.o_bias, compute)) {
   LORICA_CHECK(config.kv_heads > 0 && config.heads % config.kv_heads == 0, "[attention] ",
                config.heads, " heads are no multiple of ", config.kv_heads, " key/value heads");
+  const int64_t q = config.heads * config.head_dim, kv = config.kv_heads * config.head_dim;
+  const auto input = [&](int64_t out) {
+    inputs_.push_back(Linear::Declare(out, config.hidden, config.qkv_bias, compute));
+  };
+  if (config.fused) {
+    input(q + 2 * kv);
+  } else {
+    for (int64_t out : {q, kv, kv}) input(out);
+  }
+  if (config.qk_norm == QkNorm::kNone) return;
+  const bool by_head = config.qk_norm == QkNorm::kHead;
+  const auto norm = [&](int64_t channels) {
+    return RmsNorm::Declare(by_head ? config.head_dim : channels, config.norm_eps, compute,
+                            config.norm_offset);
+  };
+  q_norm_.emplace(norm(q));
+  k_norm_.emplace(norm(kv));
+}
+
+// `projected` [T, H D] as heads, normed by head or before the cut.
+Tensor Attention::Normed(const Tensor& projected, std::optional<RmsNorm>& norm, int64_t heads,
+                         const ForwardContext& context) const {
+  const Shape shape = {context.tokens(), heads, config_.head_dim};
+  if (!norm.has_value()) return Reshape(projected, shape);
+  if (config_.qk_norm == QkNorm::kHead) return norm->Forward(Reshape(projected, shape), context);
+  return Reshape(norm->Forward(projected, context), shape);
+}
+
+Attention::Heads Attention::Project(const Tensor& x, const ForwardContext& context) {
+  Tensor q = inputs_[0].Forward(x, context), k, v;
+  if (config_.fused) {
+    const int64_t q_size = config_.heads * config_.head_dim;
+    const int64_t kv_size = config_.kv_heads * config_.head_dim;
+    v = Narrow(q, 1, q_size + kv_size, kv_size);
+    k = Narrow(q, 1, q_size, kv_size);
+    q = Narrow(q, 1, 0, q_size);
+  } else {
+    k = inputs_[1].Forward(x, context);
+    v = inputs_[2].Forward(x, context);
+  }
+  return {Normed(q, q_norm_, config_.heads, context), Normed(k, k_norm_, config_.kv_heads, context),
+          Reshape(v, {context.tokens(), config_.kv_heads, config_.head_dim})};
 }
 
 Tensor Attention::Forward(const Tensor& x, const ForwardContext& context) {
   const int64_t tokens = context.tokens();
-  const auto& positions = context.positions;
-  LORICA_CHECK(static_cast<int64_t>(positions.size()) == tokens, "[attention] ", positions.size(),
-               " positions for ", tokens, " tokens");
-  const int64_t length =
-      positions.empty() ? 1 : 1 + *std::max_element(positions.begin(), positions.end());
-  const RopeTable& table = rotary_->Table(x.backend(), x.dtype(), length);
-
-  const auto heads_of = [&](Linear& linear, int64_t heads) {
-    return Reshape(linear.Forward(x, context), {tokens, heads, config_.head_dim});
-  };
-  const Tensor q = Rope(heads_of(q_, config_.heads), table, positions);
-  Tensor k = Rope(heads_of(k_, config_.kv_heads), table, positions);
-  Tensor v = heads_of(v_, config_.kv_heads);
-
+  LORICA_CHECK(static_cast<int64_t>(context.positions.size()) == tokens, "[attention] ",
+               context.positions.size(), " positions for ", tokens, " tokens");
+  Heads heads = Project(x, context);
+  if (rotary_ != nullptr) {
+    const RotaryRows rotary = rotary_->Rows(x.backend(), x.dtype(), context);
+    heads.q = Rope(heads.q, rotary.table, rotary.rows);
+    heads.k = Rope(heads.k, rotary.table, rotary.rows);
+  }
   AttentionOptions options;
   options.scale = config_.scale;
   options.window = config_.window;
+  options.softcap = config_.softcap;
   if (context.cache == nullptr) {
     options.spans = SpansOf(context.sequences);
   } else {
-    context.cache->Append(config_.layer, k, v);
+    context.cache->Append(config_.layer, heads.k, heads.v);
     options.spans = context.cache->Spans();
-    k = context.cache->keys(config_.layer);
-    v = context.cache->values(config_.layer);
+    heads.k = context.cache->keys(config_.layer);
+    heads.v = context.cache->values(config_.layer);
   }
-  const Tensor y = lorica::Attention(q, k, v, std::move(options));
+  const Tensor y = lorica::Attention(heads.q, heads.k, heads.v, std::move(options));
   return o_.Forward(Reshape(y, {tokens, config_.heads * config_.head_dim}), context);
 }
 
 void Attention::Visit(ModuleVisitor& visitor) {
-  visitor.OnChild("q_proj", q_);
-  visitor.OnChild("k_proj", k_);
-  visitor.OnChild("v_proj", v_);
+  if (config_.fused) {
+    visitor.OnChild("qkv_proj", inputs_[0]);
+  } else {
+    for (size_t i = 0; i < inputs_.size(); ++i) visitor.OnChild(kInputNames[i], inputs_[i]);
+  }
   visitor.OnChild("o_proj", o_);
+  if (q_norm_.has_value()) visitor.OnChild("q_norm", *q_norm_);
+  if (k_norm_.has_value()) visitor.OnChild("k_norm", *k_norm_);
 }
 
 }  // namespace lorica::nn

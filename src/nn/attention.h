@@ -5,9 +5,14 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
+#include <vector>
 
 #include "lorica/nn/linear.h"
+#include "lorica/nn/model_config.h"
+#include "lorica/nn/rms_norm.h"
 #include "lorica/nn/rope.h"
+#include "lorica/nn/sublayer.h"
 
 namespace lorica::nn {
 
@@ -17,25 +22,39 @@ struct AttentionConfig {
   int64_t heads = 0, kv_heads = 0;  // heads is a multiple of kv_heads
   int64_t head_dim = 0;
   bool qkv_bias = false, o_bias = false;
+  bool fused = false;  // one linear gives q, k and v, in this order
   double scale = 0;    // of q kᵀ
+  double softcap = 0;  // AttentionOptions
   int64_t window = 0;  // a token sees that many, itself included; 0: all before it
+  QkNorm qk_norm = QkNorm::kNone;
+  double norm_eps = 1e-6;
+  bool norm_offset = false;
 };
 
-class Attention : public Module {
+class Attention : public Sublayer {
  public:
-  // `rotary` is shared by the layers of a model.
+  // `rotary` is shared by the layers of a model; null: no rotation.
   Attention(const AttentionConfig& config, std::shared_ptr<Rotary> rotary, DType compute);
 
-  // x [T, C] -> [T, C]; no token sees another sequence.
-  Tensor Forward(const Tensor& x, const ForwardContext& context);
+  // No token sees another sequence.
+  Tensor Forward(const Tensor& x, const ForwardContext& context) override;
 
-  // q_proj, k_proj, v_proj, o_proj.
+  // q_proj, k_proj and v_proj, or qkv_proj; o_proj; q_norm and k_norm where there are such.
   void Visit(ModuleVisitor& visitor) override;
 
  private:
+  struct Heads {
+    Tensor q, k, v;  // [T, H, D], [T, G, D], [T, G, D]
+  };
+  Heads Project(const Tensor& x, const ForwardContext& context);
+  Tensor Normed(const Tensor& projected, std::optional<RmsNorm>& norm, int64_t heads,
+                const ForwardContext& context) const;
+
   AttentionConfig config_;
   std::shared_ptr<Rotary> rotary_;
-  Linear q_, k_, v_, o_;
+  std::vector<Linear> inputs_;  // one: qkv; three: q, k, v
+  Linear o_;
+  std::optional<RmsNorm> q_norm_, k_norm_;
 };
 
 }  // namespace lorica::nn

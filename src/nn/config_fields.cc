@@ -22,6 +22,7 @@ constexpr absl::string_view kHarmless[] = {
     "attn_implementation",
     "bad_words_ids",
     "begin_suppress_tokens",
+    "cache_implementation",
     "chunk_size_feed_forward",
     "decoder_start_token_id",
     "diversity_penalty",
@@ -208,6 +209,10 @@ absl::Status CheckNoRopeLayers(const JsonObject& json) {
   return absl::OkStatus();
 }
 
+bool Holds(absl::Span<const absl::string_view> keys, absl::string_view key) {
+  return std::find(keys.begin(), keys.end(), key) != keys.end();
+}
+
 void AddNote(std::vector<std::string>& notes, std::string note) {
   if (notes.size() < kMostNotes) notes.push_back(std::move(note));
 }
@@ -217,16 +222,12 @@ void AddNote(std::vector<std::string>& notes, std::string note) {
 absl::Status CheckJsonFields(const JsonObject& json,
                              absl::Span<const absl::Span<const absl::string_view>> read,
                              std::vector<std::string>& notes) {
-  const auto holds = [](absl::Span<const absl::string_view> keys, absl::string_view key) {
-    return std::find(keys.begin(), keys.end(), key) != keys.end();
-  };
   for (const auto& member : json.json().items()) {
     const std::string& key = member.key();
     const Json& value = member.value();
     const bool is_read =
-        std::any_of(read.begin(), read.end(),
-                    [&](absl::Span<const absl::string_view> keys) { return holds(keys, key); });
-    if (is_read || value.is_null() || holds(kHarmless, key)) continue;
+        std::any_of(read.begin(), read.end(), [&](const auto& keys) { return Holds(keys, key); });
+    if (is_read || value.is_null() || Holds(kHarmless, key)) continue;
     if (key == "layer_types") {
       LORICA_RETURN_IF_ERROR(CheckLayerTypes(json));
       continue;
@@ -252,13 +253,17 @@ namespace {
 
 // Keys of GGUF metadata behind "<architecture>.", read or harmless.
 constexpr absl::string_view kGgufKnown[] = {
-    "attention.head_count",   "attention.head_count_kv",
-    "attention.key_length",   "attention.layer_norm_rms_epsilon",
-    "attention.value_length", "block_count",
-    "context_length",         "embedding_length",
-    "feed_forward_length",    "rope.dimension_count",
-    "rope.freq_base",         "rope.scaling.original_context_length",
-    "rope.scaling.finetuned", "vocab_size",
+    "attention.head_count",
+    "attention.head_count_kv",
+    "attention.key_length",
+    "attention.layer_norm_rms_epsilon",
+    "attention.value_length",
+    "block_count",
+    "context_length",
+    "embedding_length",
+    "feed_forward_length",
+    "rope.scaling.finetuned",
+    "vocab_size",
 };
 
 // Others with the number at which they don't change the maths (true counts as 1).
@@ -282,15 +287,17 @@ constexpr NeutralGgufField kGgufNeutral[] = {
     {"final_logit_softcapping", 0},
     {"logit_scale", 1},
     {"residual_scale", 1},
-    {"rope.scale_linear", 1},
-    {"rope.scaling.attn_factor", 1},
-    {"rope.scaling.factor", 1},
+    {"rope.freq_base_swa", 0},
+    {"rope.scaling.yarn_attn_factor", 1},
+    {"rope.scaling.yarn_ext_factor", 1},
+    {"rope.scaling.yarn_log_multiplier", 0},
     {"use_parallel_residual", 0},
 };
 
 }  // namespace
 
 absl::Status CheckGgufFields(const GgufFile& file, absl::string_view architecture,
+                             absl::Span<const absl::Span<const absl::string_view>> read,
                              std::vector<std::string>& notes) {
   const std::string prefix = absl::StrCat(architecture, ".");
   const auto wrong = [&](const std::string& key, absl::string_view expected) {
@@ -301,12 +308,9 @@ absl::Status CheckGgufFields(const GgufFile& file, absl::string_view architectur
   for (const std::string& key : file.keys()) {
     if (!absl::StartsWith(key, prefix)) continue;
     const absl::string_view rest = absl::string_view(key).substr(prefix.size());
-    if (std::find(std::begin(kGgufKnown), std::end(kGgufKnown), rest) != std::end(kGgufKnown)) {
-      continue;
-    }
-    if (rest == "rope.scaling.type") {
-      LORICA_ASSIGN_OR_RETURN(const std::string type, file.GetString(key));
-      if (type != "none") return wrong(key, "\"none\"");
+    if (Holds(kGgufKnown, rest) || std::any_of(read.begin(), read.end(), [&](const auto& keys) {
+          return Holds(keys, rest);
+        })) {
       continue;
     }
     const auto* field = std::find_if(std::begin(kGgufNeutral), std::end(kGgufNeutral),

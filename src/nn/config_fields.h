@@ -11,6 +11,7 @@
 #include "absl/types/span.h"
 #include "lorica/io/gguf.h"
 #include "lorica/io/json_file.h"
+#include "lorica/nn/model_config.h"
 
 namespace lorica::internal {
 
@@ -21,9 +22,14 @@ absl::Status CheckJsonFields(const JsonObject& json,
                              absl::Span<const absl::Span<const absl::string_view>> read,
                              std::vector<std::string>& notes);
 
-// The same for the keys of GGUF metadata that start with `architecture` and a dot.
+// The same for the keys of GGUF metadata that start with `architecture` and a dot; `read` holds
+// what follows that.
 absl::Status CheckGgufFields(const GgufFile& file, absl::string_view architecture,
+                             absl::Span<const absl::Span<const absl::string_view>> read,
                              std::vector<std::string>& notes);
+
+// The part of CheckModelConfig that lists as long as the model may be made after.
+absl::Status CheckSizes(const ModelConfig& config, absl::string_view where);
 
 }  // namespace lorica::internal
 

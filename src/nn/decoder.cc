@@ -1,6 +1,5 @@
 #include "lorica/nn/decoder.h"
 
-#include <cmath>
 #include <string>
 #include <utility>
 
@@ -11,48 +10,33 @@ namespace lorica {
 namespace nn {
 namespace {
 
-AttentionConfig AttentionOf(const ModelConfig& config, int layer) {
-  AttentionConfig attention;
-  attention.layer = layer;
-  attention.hidden = config.hidden_size;
-  attention.heads = config.heads;
-  attention.kv_heads = config.kv_heads;
-  attention.head_dim = config.head_dim;
-  attention.qkv_bias = config.qkv_bias;
-  attention.o_bias = config.o_bias;
-  attention.scale = 1 / std::sqrt(static_cast<double>(config.head_dim));
-  return attention;
+// `value` rounded to the compute type, as transformers keeps the scale of embeddings.
+double Rounded(double value, DType compute) {
+  if (compute == DType::kBF16) return static_cast<float>(BF16(static_cast<float>(value)));
+  return compute == DType::kF32 ? static_cast<float>(value) : value;
 }
 
 }  // namespace
 
-DecoderLayer::DecoderLayer(const ModelConfig& config, int index, std::shared_ptr<Rotary> rotary,
-                           DType compute)
-    : input_norm_(RmsNorm::Declare(config.hidden_size, config.rms_norm_eps, compute)),
-      attention_(AttentionOf(config, index), std::move(rotary), compute),
-      post_attention_norm_(RmsNorm::Declare(config.hidden_size, config.rms_norm_eps, compute)),
-      mlp_(config.hidden_size, config.intermediate_size, config.mlp_bias, compute) {}
-
-Tensor DecoderLayer::Forward(const Tensor& x, const ForwardContext& context) {
-  const Tensor attended = attention_.Forward(input_norm_.Forward(x, context), context);
-  const Tensor middle = Add(x, attended);
-  return Add(middle, mlp_.Forward(post_attention_norm_.Forward(middle, context), context));
-}
-
-void DecoderLayer::Visit(ModuleVisitor& visitor) {
-  visitor.OnChild("self_attn", attention_);
-  visitor.OnChild("mlp", mlp_);
-  visitor.OnChild("input_layernorm", input_norm_);
-  visitor.OnChild("post_attention_layernorm", post_attention_norm_);
-}
-
 Decoder::Decoder(const ModelConfig& config, DType compute)
     : embed_tokens_(Embedding::Declare(config.vocab_size, config.hidden_size, compute)),
-      norm_(RmsNorm::Declare(config.hidden_size, config.rms_norm_eps, compute)) {
-  const auto rotary = std::make_shared<Rotary>(config.rope);
+      embedding_scale_(Rounded(config.embedding_scale, compute)),
+      norm_(
+          RmsNorm::Declare(config.hidden_size, config.rms_norm_eps, compute, config.norm_offset)) {
+  std::shared_ptr<Rotary> main, local;
+  const auto rotary_of = [&](LayerConfig::Rope which) -> std::shared_ptr<Rotary> {
+    if (which == LayerConfig::Rope::kNone) return nullptr;
+    const bool is_local = which == LayerConfig::Rope::kLocal;
+    std::shared_ptr<Rotary>& rotary = is_local ? local : main;
+    if (rotary == nullptr) {
+      rotary = std::make_shared<Rotary>(is_local ? config.local_rope : config.rope);
+    }
+    return rotary;
+  };
   layers_.reserve(static_cast<size_t>(config.layers));
   for (int i = 0; i < static_cast<int>(config.layers); ++i) {
-    layers_.push_back(std::make_unique<DecoderLayer>(config, i, rotary, compute));
+    layers_.push_back(
+        std::make_unique<DecoderLayer>(config, i, rotary_of(config.Layer(i).rope), compute));
   }
 }
 
@@ -65,6 +49,7 @@ Tensor Decoder::Residual(absl::Span<const int32_t> ids, const ForwardContext& co
   // most of what a bf16 model is off by.
   Tensor x = embed_tokens_.Forward(ids, context);
   x = Cast(x, AccumulatorOf(x.dtype()));
+  if (embedding_scale_ != 1) x = Affine(x, embedding_scale_);
   if (!context.recompute || !GradEnabled()) {
     for (int i = 0; i < blocks; ++i) x = layers_[i]->Forward(x, context);
     return x;
@@ -127,8 +112,13 @@ Tensor CausalLm::Hidden(absl::Span<const int32_t> ids, const ForwardContext& con
   return model_.Forward(ids, context);
 }
 
+Tensor CausalLm::HeadInput(const Tensor& hidden) const {
+  return config_.logit_divisor == 1 ? hidden : Affine(hidden, 1 / config_.logit_divisor);
+}
+
 Tensor CausalLm::Logits(const Tensor& hidden, const ForwardContext& context) {
-  return lm_head_.Forward(hidden, context);
+  const Tensor logits = lm_head_.Forward(HeadInput(hidden), context);
+  return config_.logit_softcap > 0 ? SoftCap(logits, config_.logit_softcap) : logits;
 }
 
 Tensor CausalLm::LogitsOfRows(const Tensor& hidden, absl::Span<const int32_t> rows,
@@ -137,7 +127,8 @@ Tensor CausalLm::LogitsOfRows(const Tensor& hidden, absl::Span<const int32_t> ro
   const ForwardContext selected = context.Select(rows);
   LinearArgs args = lm_head_.Args(selected);
   args.accumulator_output = true;
-  return Linear(TakeRows(hidden, rows), args);
+  const Tensor logits = Linear(HeadInput(TakeRows(hidden, rows)), args);
+  return config_.logit_softcap > 0 ? SoftCap(logits, config_.logit_softcap) : logits;
 }
 
 Tensor CausalLm::Loss(absl::Span<const int32_t> ids, absl::Span<const int32_t> targets,
@@ -145,7 +136,8 @@ Tensor CausalLm::Loss(absl::Span<const int32_t> ids, absl::Span<const int32_t> t
   const int64_t tokens = context.tokens();
   LORICA_CHECK(static_cast<int64_t>(targets.size()) == tokens, "[loss] ", targets.size(),
                " targets for ", tokens, " tokens");
-  const Tensor hidden = Hidden(ids, context);
+  const Tensor hidden = HeadInput(Hidden(ids, context));
+  const double softcap = config_.logit_softcap;
   // Only rows with a target meet the head, which is the widest product of all: the rest of a
   // prompt costs nothing here.
   std::vector<int32_t> rows, row_targets;
@@ -160,10 +152,11 @@ Tensor CausalLm::Loss(absl::Span<const int32_t> ids, absl::Span<const int32_t> t
     row_targets.push_back(targets[t]);
   }
   const int64_t count = static_cast<int64_t>(rows.size());
-  if (count == tokens) return LinearCrossEntropy(hidden, lm_head_.Args(context), targets);
+  if (count == tokens) return LinearCrossEntropy(hidden, lm_head_.Args(context), targets, softcap);
 
   const ForwardContext selected = context.Select(rows);
-  Tensor losses = LinearCrossEntropy(TakeRows(hidden, rows), lm_head_.Args(selected), row_targets);
+  Tensor losses =
+      LinearCrossEntropy(TakeRows(hidden, rows), lm_head_.Args(selected), row_targets, softcap);
   // Back to one value per token: masked ones take the zero behind the last row.
   losses = Reshape(losses, {count, 1});
   losses = Concat({losses, Tensor::Zeros(losses.backend(), {1, 1}, losses.dtype())}, 0);

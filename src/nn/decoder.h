@@ -1,6 +1,5 @@
 // The decoder-only transformer that a ModelConfig describes, under the paths of Hugging Face
-// checkpoints: model.embed_tokens, model.layers.N.{input_layernorm, self_attn,
-// post_attention_layernorm, mlp}, model.norm, lm_head.
+// checkpoints: model.embed_tokens, model.layers.N (decoder_layer.h), model.norm, lm_head.
 //
 // Letters: T tokens, C hidden size, V vocabulary, N selected rows.
 #ifndef LORICA_NN_DECODER_H_
@@ -11,32 +10,17 @@
 #include <vector>
 
 #include "absl/types/span.h"
-#include "lorica/nn/attention.h"
+#include "lorica/nn/decoder_layer.h"
 #include "lorica/nn/embedding.h"
 #include "lorica/nn/kv_cache.h"
 #include "lorica/nn/linear.h"
-#include "lorica/nn/mlp.h"
 #include "lorica/nn/model_config.h"
 #include "lorica/nn/rms_norm.h"
 
 namespace lorica {
 namespace nn {
 
-// One block: x += attention(norm(x)); x += mlp(norm(x)).
-class DecoderLayer : public Module {
- public:
-  DecoderLayer(const ModelConfig& config, int index, std::shared_ptr<Rotary> rotary, DType compute);
-  Tensor Forward(const Tensor& x, const ForwardContext& context);  // [T, C] -> [T, C]
-  void Visit(ModuleVisitor& visitor) override;
-
- private:
-  RmsNorm input_norm_;
-  Attention attention_;
-  RmsNorm post_attention_norm_;
-  Mlp mlp_;
-};
-
-// Embeddings, blocks, final norm.
+// Embeddings (scaled), blocks, final norm.
 class Decoder : public Module {
  public:
   Decoder(const ModelConfig& config, DType compute);
@@ -50,6 +34,7 @@ class Decoder : public Module {
 
  private:
   Embedding embed_tokens_;
+  double embedding_scale_;  // a value of the compute type
   std::vector<std::unique_ptr<DecoderLayer>> layers_;
   RmsNorm norm_;
 };
@@ -70,8 +55,8 @@ class CausalLm : public Module {
   // context nothing is recorded for a backward pass, and the cache grows by T tokens.
   Tensor Hidden(absl::Span<const int32_t> ids, const ForwardContext& context);
 
-  // Rows of Hidden -> [rows, V]. `context` is that of those rows (ForwardContext::Select for some
-  // of them).
+  // Rows of Hidden -> [rows, V], scaled and capped. `context` is that of those rows
+  // (ForwardContext::Select for some of them).
   Tensor Logits(const Tensor& hidden, const ForwardContext& context);
   // The same for rows `rows` (ascending) of Hidden, in the accumulator type (f32 for bf16) as Loss
   // sees them: [N, V]. Without gradient.
@@ -91,6 +76,9 @@ class CausalLm : public Module {
   nn::Linear& lm_head() { return lm_head_; }
 
  private:
+  // What the head multiplies: its logits come out divided by logit_divisor.
+  Tensor HeadInput(const Tensor& hidden) const;
+
   ModelConfig config_;
   DType compute_;
   nn::Decoder model_;

@@ -25,22 +25,13 @@ uint32_t SampledCrc(absl::Span<const uint8_t> bytes) {
   return ExtendCrc32c(crc, bytes.last(kSampleBytes));
 }
 
-// Every field that changes the maths.
-std::string TextOf(const ModelConfig& c) {
-  return absl::StrCat(c.family, " ", c.vocab_size, " ", c.hidden_size, " ", c.intermediate_size,
-                      " ", c.layers, " ", c.heads, " ", c.kv_heads, " ", c.head_dim, " ",
-                      absl::StrFormat("%.17g %.17g", c.rms_norm_eps, c.rope.theta), " ",
-                      c.rope.channels, " ", c.rope.interleaved, " ", c.qkv_bias, " ", c.o_bias, " ",
-                      c.mlp_bias, " ", c.tied);
-}
-
 }  // namespace
 
 absl::StatusOr<std::string> Fingerprint(const ModelFiles& files) {
   // By name: how tensors are spread over shards makes no difference.
   std::vector<std::string> names = files.tensors->names();
   std::sort(names.begin(), names.end());
-  uint64_t key = HashName(TextOf(files.config));
+  uint64_t key = HashName(MathsText(files.config));
   for (const std::string& name : names) {
     const StoredTensorInfo& info = *files.tensors->Find(name);
     LORICA_ASSIGN_OR_RETURN(const absl::Span<const uint8_t> bytes, files.tensors->Bytes(name));

@@ -18,6 +18,7 @@
 #include "lorica/nn/linear.h"
 #include "lorica/nn/rms_norm.h"
 #include "lorica/nn/rope.h"
+#include "lorica/nn/sublayer.h"
 
 namespace lorica::nn {
 
@@ -36,15 +37,15 @@ struct MlaConfig {
 // the value.
 KvCacheConfig MlaCacheConfig(const MlaConfig& config, int layers, DType compute);
 
-class MlaAttention : public Module {
+class MlaAttention : public Sublayer {
  public:
   // `rotary` rotates P channels; the layers of a model share it.
   MlaAttention(const MlaConfig& config, std::shared_ptr<Rotary> rotary, DType compute);
 
-  // x [T, C] -> [T, C]; no token sees another sequence. With a cache in the context the compressed
+  // No token sees another sequence. With a cache in the context the compressed
   // form runs: kv_b_proj is absorbed into the query and the output, its adapter included, so keys
   // and values of single heads are never made. Both forms agree within rounding.
-  Tensor Forward(const Tensor& x, const ForwardContext& context);
+  Tensor Forward(const Tensor& x, const ForwardContext& context) override;
 
   // q_proj or q_a_proj, q_a_layernorm and q_b_proj; kv_a_proj_with_mqa, kv_a_layernorm, kv_b_proj,
   // o_proj.

@@ -1,10 +1,12 @@
 #include "lorica/nn/model_config.h"
 
+#include <algorithm>
 #include <cmath>
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "lorica/io/file_system.h"
+#include "lorica/nn/config_fields.h"
 #include "lorica/tensor/status.h"
 
 namespace lorica {
@@ -15,6 +17,8 @@ namespace {
 constexpr int64_t kMostLayers = 10'000;
 constexpr int64_t kMostChannels = int64_t{1} << 20;
 constexpr int64_t kMostVocabulary = int64_t{1} << 24;
+// Positions are 32-bit numbers.
+constexpr int64_t kMostPositions = int64_t{1} << 31;
 
 struct Bound {
   absl::string_view name;
@@ -22,26 +26,133 @@ struct Bound {
   int64_t most;
 };
 
+// All of a list of bounds, which `where` begins the text of.
+template <size_t kCount>
+absl::Status CheckBounds(const Bound (&bounds)[kCount], absl::string_view where) {
+  for (const Bound& bound : bounds) {
+    if (bound.value < 1 || bound.value > bound.most) {
+      return absl::InvalidArgumentError(absl::StrCat(where, ": ", bound.name,
+                                                     ": expected a number from 1 to ", bound.most,
+                                                     ", found ", bound.value));
+    }
+  }
+  return absl::OkStatus();
+}
+
+bool IsPositive(double value) { return value > 0 && std::isfinite(value); }
+
+absl::Status CheckRope(const RopeConfig& rope, int64_t head_dim, absl::string_view where) {
+  using Kind = RopeConfig::Kind;
+  const auto bad = [&](const auto&... parts) {
+    return absl::InvalidArgumentError(absl::StrCat(where, ": ", parts...));
+  };
+  if (rope.channels < 2 || rope.channels % 2 != 0 || rope.channels > head_dim) {
+    return bad("partial_rotary_factor: expected an even number of rotated channels from 2 to ",
+               "head_dim ", head_dim, ", found ", rope.channels);
+  }
+  if (!IsPositive(rope.theta)) {
+    return bad("rope_theta: expected a positive number, found ", rope.theta);
+  }
+  if (rope.kind == Kind::kDefault) return absl::OkStatus();
+  if (!IsPositive(rope.factor) || !IsPositive(rope.attention_factor)) {
+    return bad("rope_scaling.factor: expected positive numbers as factor and attention_factor, ",
+               "found ", rope.factor, " and ", rope.attention_factor);
+  }
+  if (rope.kind == Kind::kLinear) return absl::OkStatus();
+  if (rope.original_positions < 1 || rope.original_positions > kMostPositions) {
+    return bad("rope_scaling.original_max_position_embeddings: expected a number from 1 to ",
+               kMostPositions, ", found ", rope.original_positions);
+  }
+  if (rope.kind == Kind::kDynamic && rope.channels < 4) {
+    return bad("rope_scaling.rope_type: \"dynamic\" needs 4 rotated channels or more, found ",
+               rope.channels);
+  }
+  const double low = rope.low_frequency_factor, high = rope.high_frequency_factor;
+  if (rope.kind == Kind::kLlama3 && !(IsPositive(low) && IsPositive(high) && low < high)) {
+    return bad("rope_scaling.high_freq_factor: expected a number above low_freq_factor ", low,
+               ", found ", high);
+  }
+  if (rope.kind == Kind::kYarn &&
+      !(IsPositive(rope.beta_fast) && IsPositive(rope.beta_slow) && rope.theta != 1)) {
+    return bad("rope_scaling.beta_fast: expected positive numbers as beta_fast and beta_slow and ",
+               "a rope_theta other than 1, found ", rope.beta_fast, ", ", rope.beta_slow, " and ",
+               rope.theta);
+  }
+  if (rope.kind != Kind::kLongRope) return absl::OkStatus();
+  for (const std::vector<double>& factors : {rope.short_factors, rope.long_factors}) {
+    if (static_cast<int64_t>(factors.size()) != rope.channels / 2 ||
+        !std::all_of(factors.begin(), factors.end(), IsPositive)) {
+      return bad("rope_scaling.short_factor: expected ", rope.channels / 2, " positive numbers ",
+                 "here and as long_factor, found others");
+    }
+  }
+  return absl::OkStatus();
+}
+
+absl::Status CheckLayers(const ModelConfig& config, absl::string_view where) {
+  const size_t count = config.layer_configs.size();
+  if (count != 0 && static_cast<int64_t>(count) != config.layers) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(where, ": layer_types: expected ", config.layers, " layers, found ", count));
+  }
+  for (const LayerConfig& layer : config.layer_configs) {
+    if (layer.window < 0 || layer.window > kMostPositions) {
+      return absl::InvalidArgumentError(
+          absl::StrCat(where, ": sliding_window: expected a number from 1 to ", kMostPositions,
+                       ", found ", layer.window));
+    }
+    if (layer.rope == LayerConfig::Rope::kLocal) {
+      LORICA_RETURN_IF_ERROR(CheckRope(config.local_rope, config.head_dim, where));
+    }
+  }
+  return absl::OkStatus();
+}
+
+absl::Status CheckScales(const ModelConfig& config, absl::string_view where) {
+  struct Scale {
+    absl::string_view name;
+    double value;
+    bool may_be_zero;
+  };
+  const Scale scales[] = {
+      {"attention_multiplier", config.attention_scale, true},
+      {"attn_logit_softcapping", config.attention_softcap, true},
+      {"embedding_multiplier", config.embedding_scale, false},
+      {"final_logit_softcapping", config.logit_softcap, true},
+      {"logits_scaling", config.logit_divisor, false},
+      {"residual_multiplier", config.residual_scale, false},
+  };
+  for (const Scale& scale : scales) {
+    if (!IsPositive(scale.value) && !(scale.may_be_zero && scale.value == 0)) {
+      return absl::InvalidArgumentError(absl::StrCat(
+          where, ": ", scale.name, ": expected a positive number, found ", scale.value));
+    }
+  }
+  return absl::OkStatus();
+}
+
 }  // namespace
+
+namespace internal {
+
+absl::Status CheckSizes(const ModelConfig& config, absl::string_view where) {
+  return CheckBounds({{"vocab_size", config.vocab_size, kMostVocabulary},
+                      {"hidden_size", config.hidden_size, kMostChannels},
+                      {"intermediate_size", config.intermediate_size, kMostChannels},
+                      {"num_hidden_layers", config.layers, kMostLayers},
+                      {"num_attention_heads", config.heads, kMostChannels},
+                      {"num_key_value_heads", config.kv_heads, kMostChannels},
+                      {"head_dim", config.head_dim, kMostChannels}},
+                     where);
+}
+
+}  // namespace internal
 
 absl::Status CheckModelConfig(const ModelConfig& config, absl::string_view where) {
   const auto bad = [&](const auto&... parts) {
     return absl::InvalidArgumentError(absl::StrCat(where, ": ", parts...));
   };
-  const Bound bounds[] = {
-      {"vocab_size", config.vocab_size, kMostVocabulary},
-      {"hidden_size", config.hidden_size, kMostChannels},
-      {"intermediate_size", config.intermediate_size, kMostChannels},
-      {"num_hidden_layers", config.layers, kMostLayers},
-      {"num_attention_heads", config.heads, kMostChannels},
-      {"num_key_value_heads", config.kv_heads, kMostChannels},
-      {"head_dim", config.head_dim, kMostChannels},
-  };
-  for (const Bound& bound : bounds) {
-    if (bound.value < 1 || bound.value > bound.most) {
-      return bad(bound.name, ": expected a number from 1 to ", bound.most, ", found ", bound.value);
-    }
-  }
+  LORICA_RETURN_IF_ERROR(internal::CheckSizes(config, where));
   if (config.heads % config.kv_heads != 0) {
     return bad("num_attention_heads: expected a multiple of num_key_value_heads ", config.kv_heads,
                ", found ", config.heads);
@@ -50,15 +161,11 @@ absl::Status CheckModelConfig(const ModelConfig& config, absl::string_view where
     return bad("head_dim: expected ", config.heads, " heads of at most ", kMostChannels,
                " channels together, found ", config.head_dim, " each");
   }
-  if (config.head_dim % 2 != 0 || config.rope.channels != config.head_dim) {
-    return bad("head_dim: expected an even number of channels that all rotate, found ",
-               config.head_dim, " of which ", config.rope.channels, " rotate");
+  if (config.head_dim % 2 != 0) {
+    return bad("head_dim: expected an even number, found ", config.head_dim);
   }
   if (!(config.rms_norm_eps > 0 && config.rms_norm_eps < 1)) {
     return bad("rms_norm_eps: expected a number between 0 and 1, found ", config.rms_norm_eps);
-  }
-  if (!(config.rope.theta > 0) || !std::isfinite(config.rope.theta)) {
-    return bad("rope_theta: expected a positive number, found ", config.rope.theta);
   }
   if (config.max_positions < 0) {
     return bad("max_position_embeddings: expected a positive number, found ", config.max_positions);
@@ -66,20 +173,9 @@ absl::Status CheckModelConfig(const ModelConfig& config, absl::string_view where
   if (!(config.initializer_range >= 0) || !std::isfinite(config.initializer_range)) {
     return bad("initializer_range: expected a number from 0 on, found ", config.initializer_range);
   }
-  return absl::OkStatus();
-}
-
-int64_t CountParameters(const ModelConfig& config) {
-  const int64_t hidden = config.hidden_size, mlp = config.intermediate_size;
-  const int64_t q = config.heads * config.head_dim, kv = config.kv_heads * config.head_dim;
-  int64_t layer = 2 * hidden;          // norms
-  layer += hidden * (2 * q + 2 * kv);  // q, o, k, v
-  layer += 3 * hidden * mlp;           // gate, up, down
-  if (config.qkv_bias) layer += q + 2 * kv;
-  if (config.o_bias) layer += hidden;
-  if (config.mlp_bias) layer += 2 * mlp + hidden;
-  const int64_t tables = config.tied ? 1 : 2;
-  return config.layers * layer + hidden + tables * config.vocab_size * hidden;
+  LORICA_RETURN_IF_ERROR(CheckRope(config.rope, config.head_dim, where));
+  LORICA_RETURN_IF_ERROR(CheckLayers(config, where));
+  return CheckScales(config, where);
 }
 
 bool IsGgufPath(const std::string& path) {

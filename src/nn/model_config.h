@@ -13,8 +13,26 @@
 
 namespace lorica {
 
+// What distinguishes a layer from its neighbours.
+struct LayerConfig {
+  // Which of the model's rotations its queries and keys get.
+  enum class Rope { kNone, kMain, kLocal };
+  Rope rope = Rope::kMain;
+  int64_t window = 0;  // keys that a token sees, itself included; 0: all before it
+
+  bool operator==(const LayerConfig&) const = default;
+};
+
+// Where the norms of a block stand: before attention and feed-forward, after them (before their
+// result is added), or both.
+enum class NormPlacement { kBefore, kAfter, kBoth };
+// Norms of queries and keys before rotation: none, of each head, of the whole projection.
+enum class QkNorm { kNone, kHead, kProjection };
+// Of the gate of a feed-forward: silu(x) = x sigmoid(x), gelu(x) = x Phi(x) or its tanh form.
+enum class Activation { kSilu, kGelu, kGeluTanh };
+
 struct ModelConfig {
-  std::string family;  // "llama", "qwen2"
+  std::string family;  // `model_type` of config.json: "llama", "qwen2", ...
 
   int64_t vocab_size = 0;
   int64_t hidden_size = 0;
@@ -25,6 +43,21 @@ struct ModelConfig {
   int64_t head_dim = 0;
   double rms_norm_eps = 1e-6;
   RopeConfig rope;
+  RopeConfig local_rope;                   // of layers that say Rope::kLocal
+  std::vector<LayerConfig> layer_configs;  // one per layer; empty: LayerConfig() for all
+
+  NormPlacement norms = NormPlacement::kBefore;
+  bool norm_offset = false;  // norms multiply by 1 + weight
+  QkNorm qk_norm = QkNorm::kNone;
+  Activation activation = Activation::kSilu;
+  bool fused_projections = false;  // qkv_proj and gate_up_proj instead of three and two linears
+  double embedding_scale = 1;      // of embeddings, rounded to the compute type
+  double residual_scale = 1;       // of what attention and feed-forward add
+  double attention_scale = 0;      // of q kᵀ; 0: 1 / sqrt(head_dim)
+  double attention_softcap = 0;    // of scaled scores, c tanh(s / c); 0: none
+  double logit_divisor = 1;
+  double logit_softcap = 0;  // 0: none
+
   bool qkv_bias = false;  // of q_proj, k_proj and v_proj
   bool o_bias = false;    // of o_proj
   bool mlp_bias = false;
@@ -37,6 +70,10 @@ struct ModelConfig {
   std::string stored_dtype;            // as the file names it; empty where it doesn't
   // Sentences for people: what was found in the file and has no effect here.
   std::vector<std::string> notes;
+
+  LayerConfig Layer(int index) const {
+    return layer_configs.empty() ? LayerConfig() : layer_configs[static_cast<size_t>(index)];
+  }
 };
 
 // Reads config.json. A field that would change the maths and isn't supported is an error that names
@@ -58,6 +95,9 @@ absl::StatusOr<std::string> ConfigJson(const ModelConfig& config, DType stored_d
 
 // Bounds and divisibility; `where` starts the error text.
 absl::Status CheckModelConfig(const ModelConfig& config, absl::string_view where);
+
+// Every field that changes the maths, as one line: equal for configurations of equal models.
+std::string MathsText(const ModelConfig& config);
 
 // Parameters of the model, adapters not included.
 int64_t CountParameters(const ModelConfig& config);

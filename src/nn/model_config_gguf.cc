@@ -4,6 +4,7 @@
 #include "lorica/nn/config_fields.h"
 #include "lorica/nn/families/family.h"
 #include "lorica/nn/model_config.h"
+#include "lorica/nn/rope_gguf.h"
 #include "lorica/tensor/status.h"
 
 namespace lorica {
@@ -44,8 +45,6 @@ absl::Status ReadHeads(const GgufFile& file, const std::string& prefix, ModelCon
     return Bad(file, absl::StrCat(prefix, "attention.value_length: expected key_length ",
                                   config.head_dim, ", found ", value_length));
   }
-  LORICA_ASSIGN_OR_RETURN(config.rope.channels,
-                          CountOr(file, prefix + "rope.dimension_count", config.head_dim));
   return absl::OkStatus();
 }
 
@@ -72,10 +71,10 @@ absl::Status ReadVocabulary(const GgufFile& file, ModelConfig& config) {
 
 absl::StatusOr<ModelConfig> ModelConfigFromGguf(const GgufFile& file) {
   LORICA_ASSIGN_OR_RETURN(const std::string architecture, file.GetString("general.architecture"));
-  const internal::Family* family = internal::FindFamily(architecture);
+  const internal::Family* family = internal::FindGgufFamily(architecture);
   if (family == nullptr) {
     return Bad(file, absl::StrCat("general.architecture: ", Quoted(architecture),
-                                  " is not supported, only ", internal::FamilyNames(), " are"));
+                                  " is not supported, only ", internal::GgufFamilyNames(), " are"));
   }
   LORICA_ASSIGN_OR_RETURN(const uint64_t splits, file.GetU64Or("split.count", 1));
   if (splits > 1) {
@@ -84,19 +83,30 @@ absl::StatusOr<ModelConfig> ModelConfigFromGguf(const GgufFile& file) {
   }
   const std::string prefix = architecture + ".";
   ModelConfig config;
-  config.family = architecture;
+  config.family = std::string(family->name);
   LORICA_ASSIGN_OR_RETURN(config.hidden_size, Count(file, prefix + "embedding_length"));
   LORICA_ASSIGN_OR_RETURN(config.intermediate_size, Count(file, prefix + "feed_forward_length"));
   LORICA_ASSIGN_OR_RETURN(config.layers, Count(file, prefix + "block_count"));
   LORICA_ASSIGN_OR_RETURN(config.max_positions, CountOr(file, prefix + "context_length", 0));
   LORICA_ASSIGN_OR_RETURN(config.rms_norm_eps,
                           file.GetF64(prefix + "attention.layer_norm_rms_epsilon"));
-  LORICA_ASSIGN_OR_RETURN(config.rope.theta, file.GetF64Or(prefix + "rope.freq_base", 10000));
   LORICA_RETURN_IF_ERROR(ReadHeads(file, prefix, config));
   LORICA_RETURN_IF_ERROR(ReadVocabulary(file, config));
-  LORICA_RETURN_IF_ERROR(internal::CheckGgufFields(file, architecture, config.notes));
+  LORICA_RETURN_IF_ERROR(internal::CheckGgufFields(
+      file, architecture, {internal::GgufRopeKeys(), family->gguf_keys}, config.notes));
+  LORICA_RETURN_IF_ERROR(internal::CheckSizes(config, file.where()));
+  if (family->shape != nullptr) family->shape(config);
+  LORICA_RETURN_IF_ERROR(internal::ReadGgufRope(file, prefix, config));
+  if (family->gguf_interleaves_rotation && config.rope.channels != config.head_dim) {
+    return Bad(file, absl::StrCat(prefix, "rope.dimension_count: expected the key_length ",
+                                  config.head_dim, ", found ", config.rope.channels));
+  }
+  if (family->read_gguf != nullptr) {
+    LORICA_RETURN_IF_ERROR(family->read_gguf(file, prefix, config));
+  }
   config.tied = file.Find("output.weight") == nullptr;
-  config.qkv_bias = file.Find("blk.0.attn_q.bias") != nullptr;
+  config.qkv_bias =
+      file.Find(config.fused_projections ? "blk.0.attn_qkv.bias" : "blk.0.attn_q.bias") != nullptr;
   config.o_bias = file.Find("blk.0.attn_output.bias") != nullptr;
   config.mlp_bias = file.Find("blk.0.ffn_gate.bias") != nullptr;
   LORICA_RETURN_IF_ERROR(CheckModelConfig(config, file.where()));

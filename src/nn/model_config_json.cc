@@ -1,6 +1,5 @@
 // config.json.
 #include <algorithm>
-#include <cmath>
 #include <nlohmann/json.hpp>
 #include <utility>
 
@@ -10,6 +9,7 @@
 #include "lorica/nn/config_fields.h"
 #include "lorica/nn/families/family.h"
 #include "lorica/nn/model_config.h"
+#include "lorica/nn/rope_fields.h"
 #include "lorica/tensor/check.h"
 #include "lorica/tensor/status.h"
 
@@ -22,67 +22,48 @@ using internal::Family;
 constexpr JsonOptions kJsonOptions = {
     .max_bytes = size_t{4} << 20, .max_depth = 32, .max_values = 200'000};
 
-// What ReadFields and ReadRope look at.
+// What ReadFields looks at, besides RopeKeys().
 constexpr absl::string_view kSharedKeys[] = {
-    "architectures",       "attention_dropout",
-    "bos_token_id",        "dtype",
-    "eos_token_id",        "head_dim",
-    "hidden_act",          "hidden_activation",
-    "hidden_size",         "initializer_range",
-    "intermediate_size",   "max_position_embeddings",
-    "model_type",          "num_attention_heads",
-    "num_hidden_layers",   "num_key_value_heads",
-    "rms_norm_eps",        "rope_parameters",
-    "rope_scaling",        "rope_theta",
-    "tie_word_embeddings", "torch_dtype",
-    "vocab_size",
+    "architectures",     "attention_dropout",
+    "bos_token_id",      "dtype",
+    "eos_token_id",      "head_dim",
+    "hidden_act",        "hidden_activation",
+    "hidden_size",       "initializer_range",
+    "intermediate_size", "max_position_embeddings",
+    "model_type",        "num_attention_heads",
+    "num_hidden_layers", "num_key_value_heads",
+    "rms_norm_eps",      "tie_word_embeddings",
+    "torch_dtype",       "vocab_size",
 };
 
-// The type of scaling in `rope_scaling` or `rope_parameters`, and that nothing else in it has a
-// say.
-absl::Status CheckRopeObject(const JsonObject& rope) {
-  LORICA_ASSIGN_OR_RETURN(const std::string old_type, rope.StringOr("type", "default"));
-  LORICA_ASSIGN_OR_RETURN(const std::string type, rope.StringOr("rope_type", old_type));
-  if (type != "default") {
-    return rope.Wrong(rope.Has("rope_type") ? "rope_type" : "type",
-                      absl::StrCat("expected \"default\", the only scaling of rotary positions ",
-                                   "that is supported, found ", Quoted(type)));
-  }
-  for (const auto& member : rope.json().items()) {
-    const std::string& key = member.key();
-    const Json& value = member.value();
-    if (key == "type" || key == "rope_type" || key == "rope_theta" || value.is_null()) continue;
-    const bool neutral = (key == "factor" || key == "partial_rotary_factor") && value == 1;
-    if (!neutral) {
-      return rope.Wrong(key, absl::StrCat("expected no such field beside the type \"default\", ",
-                                          "found ", value.type_name()));
-    }
-  }
-  return absl::OkStatus();
-}
+struct ActivationName {
+  absl::string_view name;
+  Activation activation;
+};
+constexpr ActivationName kActivations[] = {
+    {"silu", Activation::kSilu},         {"swish", Activation::kSilu},
+    {"gelu", Activation::kGelu},         {"gelu_pytorch_tanh", Activation::kGeluTanh},
+    {"gelu_new", Activation::kGeluTanh},
+};
 
-// Both spellings: rope_theta with rope_scaling, or rope_parameters with the base inside.
-absl::Status ReadRope(const JsonObject& json, ModelConfig& config) {
-  config.rope.channels = config.head_dim;
-  double outer = 0, inner = 0;
-  if (json.Has("rope_theta")) {
-    LORICA_ASSIGN_OR_RETURN(outer, json.Double("rope_theta"));
-  }
-  for (absl::string_view key : {"rope_scaling", "rope_parameters"}) {
+// One of two names, or both with one meaning; absent the family's own.
+absl::Status ReadActivation(const JsonObject& json, ModelConfig& config) {
+  bool found = false;
+  for (absl::string_view key : {"hidden_act", "hidden_activation"}) {
     if (!json.Has(key)) continue;
-    LORICA_ASSIGN_OR_RETURN(const JsonObject rope, json.Object(key));
-    LORICA_RETURN_IF_ERROR(CheckRopeObject(rope));
-    if (rope.Has("rope_theta")) {
-      LORICA_ASSIGN_OR_RETURN(inner, rope.Double("rope_theta"));
+    LORICA_ASSIGN_OR_RETURN(const std::string name, json.String(key));
+    const auto* known = std::find_if(std::begin(kActivations), std::end(kActivations),
+                                     [&](const ActivationName& one) { return one.name == name; });
+    if (known == std::end(kActivations)) {
+      return json.Wrong(key, absl::StrCat("expected \"silu\", \"gelu\" or ",
+                                          "\"gelu_pytorch_tanh\", found ", Quoted(name)));
     }
+    if (found && known->activation != config.activation) {
+      return json.Wrong(key, absl::StrCat("expected what hidden_act says, found ", Quoted(name)));
+    }
+    config.activation = known->activation;
+    found = true;
   }
-  if (outer != 0 && inner != 0 && outer != inner) {
-    return json.Wrong("rope_theta",
-                      absl::StrCat("expected one base of rotary positions, found ", outer,
-                                   " here and ", inner, " in rope_parameters"));
-  }
-  const bool stated = outer != 0 || inner != 0 || json.Has("rope_theta");
-  if (stated) config.rope.theta = inner != 0 ? inner : outer;
   return absl::OkStatus();
 }
 
@@ -101,7 +82,7 @@ absl::Status ReadTokenIds(const JsonObject& json, ModelConfig& config) {
   return absl::OkStatus();
 }
 
-absl::Status ReadFields(const JsonObject& json, ModelConfig& config) {
+absl::Status ReadFields(const JsonObject& json, const Family& family, ModelConfig& config) {
   LORICA_ASSIGN_OR_RETURN(config.vocab_size, json.Int("vocab_size"));
   LORICA_ASSIGN_OR_RETURN(config.hidden_size, json.Int("hidden_size"));
   LORICA_ASSIGN_OR_RETURN(config.intermediate_size, json.Int("intermediate_size"));
@@ -125,13 +106,9 @@ absl::Status ReadFields(const JsonObject& json, ModelConfig& config) {
   LORICA_ASSIGN_OR_RETURN(config.tied, json.BoolOr("tie_word_embeddings", false));
   LORICA_ASSIGN_OR_RETURN(config.max_positions, json.IntOr("max_position_embeddings", 0));
   LORICA_ASSIGN_OR_RETURN(config.initializer_range, json.DoubleOr("initializer_range", 0.02));
-  for (absl::string_view key : {"hidden_act", "hidden_activation"}) {
-    LORICA_ASSIGN_OR_RETURN(const std::string activation, json.StringOr(key, "silu"));
-    if (activation != "silu") {
-      return json.Wrong(key, absl::StrCat("expected \"silu\", the only activation that is ",
-                                          "supported, found ", Quoted(activation)));
-    }
-  }
+  LORICA_RETURN_IF_ERROR(internal::CheckSizes(config, json.where()));
+  if (family.shape != nullptr) family.shape(config);
+  LORICA_RETURN_IF_ERROR(ReadActivation(json, config));
   LORICA_ASSIGN_OR_RETURN(const std::string dtype, json.StringOr("torch_dtype", ""));
   LORICA_ASSIGN_OR_RETURN(config.stored_dtype, json.StringOr("dtype", dtype));
   LORICA_ASSIGN_OR_RETURN(const double dropout, json.DoubleOr("attention_dropout", 0));
@@ -139,7 +116,7 @@ absl::Status ReadFields(const JsonObject& json, ModelConfig& config) {
     config.notes.push_back(absl::StrCat(json.where(), ": attention_dropout ", dropout,
                                         " is not applied, in training neither"));
   }
-  LORICA_RETURN_IF_ERROR(ReadRope(json, config));
+  LORICA_RETURN_IF_ERROR(internal::ReadRopes(json, family, config));
   return ReadTokenIds(json, config);
 }
 
@@ -158,7 +135,7 @@ absl::Status NoteArchitectures(const JsonObject& json, const Family& family, Mod
 }  // namespace
 
 absl::StatusOr<ModelConfig> ParseModelConfig(absl::string_view text, absl::string_view where) {
-  LORICA_ASSIGN_OR_RETURN(const Json document, ParseJson(text, where, kJsonOptions));
+  LORICA_ASSIGN_OR_RETURN(Json document, ParseJson(text, where, kJsonOptions));
   LORICA_ASSIGN_OR_RETURN(const JsonObject json, JsonObject::Of(document, where));
   LORICA_ASSIGN_OR_RETURN(const std::string type, json.String("model_type"));
   const Family* family = internal::FindFamily(type);
@@ -166,13 +143,19 @@ absl::StatusOr<ModelConfig> ParseModelConfig(absl::string_view text, absl::strin
     return json.Wrong("model_type", absl::StrCat(Quoted(type), " is not supported, only ",
                                                  internal::FamilyNames(), " are"));
   }
+  // Fields that are absent, not null, count as the class in transformers has them.
+  if (!family->defaults.empty()) {
+    for (const auto& member : Json::parse(family->defaults).items()) {
+      if (!document.contains(member.key())) document[member.key()] = member.value();
+    }
+  }
   ModelConfig config;
   config.family = type;
-  LORICA_RETURN_IF_ERROR(ReadFields(json, config));
+  LORICA_RETURN_IF_ERROR(ReadFields(json, *family, config));
   LORICA_RETURN_IF_ERROR(NoteArchitectures(json, *family, config));
   LORICA_RETURN_IF_ERROR(family->read_json(json, config));
-  LORICA_RETURN_IF_ERROR(
-      internal::CheckJsonFields(json, {kSharedKeys, family->keys}, config.notes));
+  LORICA_RETURN_IF_ERROR(internal::CheckJsonFields(
+      json, {kSharedKeys, internal::RopeKeys(), family->keys}, config.notes));
   LORICA_RETURN_IF_ERROR(CheckModelConfig(config, where));
   return config;
 }
@@ -195,17 +178,19 @@ absl::StatusOr<std::string> ConfigJson(const ModelConfig& config, DType stored_d
   json["num_attention_heads"] = config.heads;
   json["num_key_value_heads"] = config.kv_heads;
   json["head_dim"] = config.head_dim;
-  json["hidden_act"] = "silu";
+  for (const ActivationName& known : kActivations) {
+    if (known.activation != config.activation || json.contains("hidden_act")) continue;
+    json["hidden_act"] = std::string(known.name);
+    if (family->names_hidden_activation) json["hidden_activation"] = std::string(known.name);
+  }
   json["rms_norm_eps"] = config.rms_norm_eps;
-  // The older spelling: transformers 5 reads it as well as 4.
-  json["rope_theta"] = config.rope.theta;
-  json["rope_scaling"] = nullptr;
+  internal::WriteRopes(config, *family, json);
   // transformers wants a number; this is its own default.
   json["max_position_embeddings"] = config.max_positions > 0 ? config.max_positions : 2048;
   json["tie_word_embeddings"] = config.tied;
   json["attention_dropout"] = 0.0;
   json["initializer_range"] = config.initializer_range;
-  LORICA_RETURN_IF_ERROR(family->write_json(config, json));
+  family->write_json(config, json);
   json["bos_token_id"] = config.bos_token_id >= 0 ? OrderedJson(config.bos_token_id) : nullptr;
   if (config.eos_token_ids.size() == 1) {
     json["eos_token_id"] = config.eos_token_ids[0];
@@ -219,7 +204,15 @@ absl::StatusOr<std::string> ConfigJson(const ModelConfig& config, DType stored_d
                         : stored_dtype == DType::kBF16 ? "bfloat16"
                         : stored_dtype == DType::kF16  ? "float16"
                                                        : "float32";
-  return json.dump(2) + "\n";
+  std::string text = json.dump(2) + "\n";
+  const absl::StatusOr<ModelConfig> again = ParseModelConfig(text, "config.json");
+  if (!again.ok() || MathsText(*again) != MathsText(config)) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "config.json of a ", config.family, " model can't say what this configuration says: ",
+        again.ok() ? absl::StrCat("expected ", MathsText(config), ", found ", MathsText(*again))
+                   : std::string(again.status().message())));
+  }
+  return text;
 }
 
 }  // namespace lorica

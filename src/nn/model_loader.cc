@@ -9,6 +9,7 @@
 #include "absl/strings/str_cat.h"
 #include "lorica/io/quoted.h"
 #include "lorica/nn/load_values.h"
+#include "lorica/nn/rope_gguf.h"
 #include "lorica/tensor/status.h"
 
 namespace lorica {
@@ -26,7 +27,7 @@ struct Wanted {
 std::vector<Wanted> WantedTensors(CausalLm& model, bool gguf) {
   std::vector<Wanted> wanted;
   ForEachParameter(model, [&](const std::string& path, Parameter& parameter) {
-    GgufPlace place{path, 0};
+    GgufPlace place{path, 0, 0};
     if (gguf) place = PlaceInGguf(path, model.config());
     wanted.push_back({&parameter, path, std::move(place)});
   });
@@ -89,10 +90,9 @@ absl::Status CheckExtra(const TensorSource& source, const std::vector<Wanted>& w
         continue;
       }
     }
-    const bool frequencies = files.gguf && absl::StartsWith(name, "rope_f");
-    return absl::InvalidArgumentError(absl::StrCat(
-        source.Where(name), frequencies ? ": factors of rotary frequencies are not supported"
-                                        : ": the model has no place for it"));
+    if (files.gguf && internal::IsGgufRopeTensor(name)) continue;  // read with the configuration
+    return absl::InvalidArgumentError(
+        absl::StrCat(source.Where(name), ": the model has no place for it"));
   }
   return absl::OkStatus();
 }
@@ -127,8 +127,12 @@ absl::Status LoadWeights(CausalLm& model, const ModelFiles& files, Backend& back
     request.interleaved_heads = one.place.interleaved_heads;
     request.borrow = options.borrow;
     request.check_finite = options.check_finite;
-    LORICA_ASSIGN_OR_RETURN(const Tensor values,
-                            internal::LoadValues(files.tensors, request, backend));
+    // Subtracted before the value is rounded to the compute type.
+    if (one.place.added != 0) request.dtype = AccumulatorOf(request.dtype);
+    LORICA_ASSIGN_OR_RETURN(Tensor values, internal::LoadValues(files.tensors, request, backend));
+    if (one.place.added != 0) {
+      values = raw::Cast(Affine(values, 1, -one.place.added), one.parameter->compute_dtype());
+    }
     one.parameter->Assign(values);
   }
   return absl::OkStatus();

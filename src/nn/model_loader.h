@@ -61,6 +61,8 @@ struct GgufPlace {
   // The architecture `llama` stores rows of q and k with the two rotation halves of a head
   // interleaved: row 2 j + h of a head there is row h * head_dim / 2 + j here. 0: as here.
   int64_t interleaved_heads = 0;
+  // The file has this much added to every value: norms that multiply by 1 + weight (Gemma).
+  double added = 0;
 };
 // An empty name for a path that GGUF has no place for.
 GgufPlace PlaceInGguf(absl::string_view path, const ModelConfig& config);

@@ -11,11 +11,11 @@ namespace lorica::nn {
 
 class RmsNorm : public Module {
  public:
-  // `weight` [C].
-  RmsNorm(Parameter weight, double eps);
-  static RmsNorm Declare(int64_t channels, double eps, DType compute);
+  // `weight` [C]. With `offset` the factor is 1 + weight, in the accumulator type.
+  RmsNorm(Parameter weight, double eps, bool offset = false);
+  static RmsNorm Declare(int64_t channels, double eps, DType compute, bool offset = false);
 
-  // x [T, C] -> [T, C].
+  // x [T, C] or [T, H, C], rows being the context's tokens; each vector of C is normed by itself.
   Tensor Forward(const Tensor& x, const ForwardContext& context);
 
   void Visit(ModuleVisitor& visitor) override;
@@ -24,6 +24,7 @@ class RmsNorm : public Module {
  private:
   Parameter weight_;
   double eps_;
+  bool offset_;
 };
 
 }  // namespace lorica::nn

@@ -112,6 +112,8 @@ void Backend::LinearCrossEntropy(const LinearCrossEntropyArgs& args) {
   const Scratch logits_scratch(allocator(), {block, vocabulary}, accumulator);
   const Scratch losses(allocator(), {block}, accumulator);
   const Scratch lse_scratch(allocator(), {block}, accumulator);
+  const bool capped = args.softcap > 0;
+  const Scratch capped_scratch(allocator(), {capped ? block : 0, vocabulary}, accumulator);
   const Scratch ones(allocator(), {block}, accumulator);
   const Scratch x_scratch(allocator(), {block, channels}, args.x.dtype);
   const Scratch dx_scratch(allocator(), {with_grad ? block : 0, channels}, accumulator);
@@ -152,14 +154,22 @@ void Backend::LinearCrossEntropy(const LinearCrossEntropyArgs& args) {
     forward_args.b_storage_version = args.weight_storage_version;
     Gemm(forward, forward_args);
 
+    // With a cap `logits` holds logits / softcap, whose tanh the gradient needs again.
+    const MutableTensorView capped_logits = capped ? capped_scratch.Rows(rows) : logits;
+    if (capped) {
+      Affine(logits, 1 / args.softcap, 0, logits);
+      Unary(UnaryOp::kTanh, logits, capped_logits);
+      Affine(capped_logits, args.softcap, 0, capped_logits);
+    }
     const MutableTensorView loss = losses.Rows(rows), lse = lse_scratch.Rows(rows);
-    CrossEntropy({logits, block_targets, loss, lse});
+    CrossEntropy({capped_logits, block_targets, loss, lse});
     ForRuns(ids, [&](int64_t from, int64_t to, int64_t run) {
       Copy(RowRange(loss, from, run), RowRange(args.loss, to, run));
     });
     if (!with_grad) continue;
 
-    CrossEntropyGrad({logits, block_targets, lse, ones.Rows(rows), logits});
+    CrossEntropyGrad({capped_logits, block_targets, lse, ones.Rows(rows), capped_logits});
+    if (capped) UnaryGrad(UnaryOp::kTanh, logits, capped_logits, capped_logits);
     GemmDesc backward;
     backward.m = rows;
     backward.n = channels;
@@ -169,7 +179,7 @@ void Backend::LinearCrossEntropy(const LinearCrossEntropyArgs& args) {
     backward.b_type = args.weight.dtype;
     backward.y_type = accumulator;
     GemmArgs backward_args;
-    backward_args.a = logits;
+    backward_args.a = capped_logits;
     backward_args.b = args.weight;
     backward_args.y = consecutive ? RowRange(args.dx, ids[0], rows) : dx_scratch.Rows(rows);
     backward_args.b_storage_id = args.weight_storage_id;

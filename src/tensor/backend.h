@@ -71,6 +71,7 @@ struct AttentionArgs {
   double scale = 1;
   bool causal = true;
   int64_t window = 0;   // 0: unlimited
+  double softcap = 0;   // a scaled score s becomes softcap tanh(s / softcap); 0: stays s
   TensorView q;         // [T, H, D]
   TensorView k;         // [S, G, D], H a multiple of G
   TensorView v;         // [S, G, Dv]
@@ -84,6 +85,7 @@ struct AttentionGradArgs {
   double scale = 1;
   bool causal = true;
   int64_t window = 0;
+  double softcap = 0;
   TensorView q, k, v, o, lse, dy;  // dy is [T, H, Dv]
   MutableTensorView dq, dk, dv;    // every row of every span is written
 };
@@ -124,7 +126,8 @@ struct CrossEntropyGradArgs {
   MutableTensorView dlogits;          // [T, V], may be logits
 };
 
-// loss[t] = lse(x[t] Wᵀ) - (x[t] Wᵀ)[targets[t]], without storing the logits of all rows.
+// loss[t] = lse(z) - z[targets[t]] with z = x[t] Wᵀ, or softcap tanh(x[t] Wᵀ / softcap) where
+// softcap > 0, without storing the logits of all rows.
 struct LinearCrossEntropyArgs {
   TensorView x;                       // [T, C]
   TensorView weight;                  // [V, C]
@@ -133,6 +136,7 @@ struct LinearCrossEntropyArgs {
   MutableTensorView dx;  // [T, C], accumulator type: d loss[t] / d x[t] for a unit gradient;
                          // undefined when not wanted
   uint64_t weight_storage_id = 0, weight_storage_version = 0;  // as GemmArgs
+  double softcap = 0;
 };
 
 struct AdamWArgs {

@@ -62,8 +62,8 @@ def fill_weights(model, seed):
     g = torch.Generator().manual_seed(seed)
     for name, p in sorted(model.named_parameters()):
         x = torch.randn(p.shape, generator=g, dtype=F32)
-        if name.endswith("norm.weight"):
-            x = 1 + 0.2 * x
+        if name.endswith("norm.weight"):  # Gemma multiplies by 1 + weight
+            x = 0.2 * x + (0 if model.config.model_type.startswith("gemma") else 1)
         elif name.endswith("bias"):
             x = 0.25 * x
         elif "embed_tokens" in name:
@@ -314,6 +314,8 @@ def make_lora_case(case, out, records, meta):
 
     trajectory = {}
     for name, clip in (("plain", None), ("clip", 0.5)):
+        if name not in case.get("runs", ("plain", "clip")):
+            continue
         model = load_adapter(model_dir, adapter_dir, F64)
         trained = list(lora_parameters(model).values())
         trajectory[name] = train(model, trained, records, F64, 8, clip)
@@ -382,7 +384,10 @@ def make_case(name, case, root):
         assert worst(evaluate(load_base(legacy, F64), records, F64)[0], logits) == 0.0
         shutil.rmtree(legacy)
 
-    (make_full_case if case.get("full") else make_lora_case)(case, out, records, meta)
+    if case.get("full"):
+        make_full_case(case, out, records, meta)
+    elif "adapter" in case:
+        make_lora_case(case, out, records, meta)
     write_json(out / "meta.json", meta)
     size = sum(f.stat().st_size for f in out.rglob("*") if f.is_file())
     print(f"{name}: {size / 1e3:.0f} kB, float32 errors {meta['f32_error']}")

@@ -12,6 +12,7 @@ import contextlib
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves, tree_map
+from transformers.modeling_rope_utils import ROPE_INIT_FUNCTIONS
 
 LOWER = (torch.float32, torch.bfloat16, torch.float16)
 
@@ -48,17 +49,36 @@ def real_precision(dtype=torch.float64):
 
 
 def recompute_inverse_frequencies(model):
-    """Default RoPE only: theta ** (-2 i / head_dim) in float64 instead of the float32 buffer."""
+    """Rotary frequencies and the scale of embeddings in float64 instead of the float32 buffers."""
     for module in model.modules():
-        if not hasattr(module, "inv_freq"):
+        if hasattr(module, "scalar_embed_scale"):
+            module.embed_scale = torch.tensor(module.scalar_embed_scale, dtype=torch.float64)
+        if not hasattr(module, "rope_type"):
             continue
-        rope = module.config.rope_parameters
-        if rope["rope_type"] != "default":
-            raise ValueError(f"rope type {rope['rope_type']} has no float64 recipe here")
-        half = module.inv_freq.numel()
-        exponent = torch.arange(half, dtype=torch.float64) / half
-        exact = rope["rope_theta"] ** -exponent
-        if not torch.allclose(exact.float(), module.inv_freq.float(), rtol=1e-5):
-            raise ValueError("the float64 rope frequencies aren't those of the model")
-        module.inv_freq = exact
-        module.original_inv_freq = exact.clone()
+        if isinstance(module.rope_type, dict):  # one set per type of layer
+            for layer_type, kind in module.rope_type.items():
+                _recompute(module, kind, f"{layer_type}_", {"layer_type": layer_type})
+        else:
+            _recompute(module, module.rope_type, "", {})
+
+
+def _recompute(module, kind, prefix, options):
+    buffer = getattr(module, f"{prefix}inv_freq")
+    parameters = module.config.rope_parameters
+    if kind == "longrope":  # torch.tensor(list, dtype=float32) can't be intercepted
+        head_dim = getattr(module.config, "head_dim", None) or (
+            module.config.hidden_size // module.config.num_attention_heads)
+        channels = int(head_dim * parameters.get("partial_rotary_factor", 1.0))
+        plain = parameters["rope_theta"] ** (
+            -torch.arange(0, channels, 2, dtype=torch.float64) / channels)
+        exact = plain / torch.tensor(parameters["short_factor"], dtype=torch.float64)
+        module.long_inv_freq = plain / torch.tensor(parameters["long_factor"], dtype=torch.float64)
+    else:
+        make = (module.compute_default_rope_parameters if kind == "default"
+                else ROPE_INIT_FUNCTIONS[kind])
+        with real_precision():
+            exact, _ = make(module.config, device=buffer.device, **options)
+    if exact.dtype is not torch.float64 or not torch.allclose(exact, buffer.double(), rtol=1e-5):
+        raise ValueError("the float64 rope frequencies aren't those of the model")
+    setattr(module, f"{prefix}inv_freq", exact)
+    setattr(module, f"{prefix}original_inv_freq", exact.clone())

@@ -83,7 +83,11 @@ TEST_P(GoldenModelTest, F32AgreesWithTransformers) {
 
 INSTANTIATE_TEST_SUITE_P(Models, GoldenModelTest,
                          ::testing::Values("llama_gqa", "llama_mqa_bias_tied", "qwen2_patterns",
-                                           "llama_embed_head", "llama_full"),
+                                           "llama_embed_head", "llama_full", "mistral",
+                                           "qwen2_window", "qwen3", "smollm3", "granite", "olmo2",
+                                           "gemma2", "gemma3_text", "phi3", "rope_linear",
+                                           "rope_dynamic", "rope_llama3", "rope_yarn",
+                                           "rope_yarn_mscale", "rope_longrope"),
                          [](const auto& model) { return std::string(model.param); });
 
 using GoldenFilesTest = GoldenModelTest;

@@ -360,6 +360,21 @@ void AddTransformerParts(std::vector<OpCase>& rows) {
       },
       1, 72 * 4));
   rows.back().benchmark_shapes = {{2048, 1536}, {2048, 1536}};
+  for (const bool tanh_form : {false, true}) {
+    rows.push_back(MakeCase(
+        tanh_form ? "geglu_tanh" : "geglu", {{4, 9}, {4, 9}},
+        [tanh_form](const Inputs& x) { return GeGlu(x[0], x[1], tanh_form); },
+        [tanh_form](const std::vector<Values>& x) {
+          Values y = x[0];
+          for (size_t i = 0; i < y.size(); ++i) {
+            const double cubic = std::sqrt(2 / M_PI) * (y[i] + 0.044715 * y[i] * y[i] * y[i]);
+            const double gate = tanh_form ? std::tanh(cubic) : std::erf(y[i] / std::sqrt(2.0));
+            y[i] = 0.5 * y[i] * (1 + gate) * x[1][i];
+          }
+          return y;
+        },
+        4, 72 * 4));
+  }
   for (const bool interleaved : {false, true}) {
     rows.push_back(MakeCase(
         interleaved ? "rope_interleaved" : "rope", {{3, 2, 6}},
@@ -399,17 +414,18 @@ void AddTransformerParts(std::vector<OpCase>& rows) {
 }
 
 // Two sequences of 4 and 3 tokens, 4 query heads on 2 key heads, D 5, Dv 3.
-OpCase AttentionCase(const std::string& name, bool causal, int64_t window) {
+OpCase AttentionCase(const std::string& name, bool causal, int64_t window, double softcap = 0) {
   return MakeCase(
       name, {{7, 4, 5}, {7, 2, 5}, {7, 2, 3}},
-      [causal, window](const Inputs& x) {
+      [causal, window, softcap](const Inputs& x) {
         return Attention(x[0], x[1], x[2],
                          {.spans = {{0, 4, 0, 4}, {4, 3, 4, 3}},
                           .scale = 0.7,
                           .causal = causal,
-                          .window = window});
+                          .window = window,
+                          .softcap = softcap});
       },
-      [causal, window](const std::vector<Values>& x) {
+      [causal, window, softcap](const std::vector<Values>& x) {
         Values y(7 * 4 * 3, 0.0);
         for (int t = 0; t < 7; ++t) {
           const int begin = t < 4 ? 0 : 4, end = t < 4 ? 4 : 7;
@@ -422,7 +438,9 @@ OpCase AttentionCase(const std::string& name, bool causal, int64_t window) {
               for (int d = 0; d < 5; ++d) {
                 score += x[0][(t * 4 + h) * 5 + d] * x[1][(s * 2 + h / 2) * 5 + d];
               }
-              const double p = std::exp(0.7 * score);
+              score *= 0.7;
+              if (softcap > 0) score = softcap * std::tanh(score / softcap);
+              const double p = std::exp(score);
               denominator += p;
               for (int d = 0; d < 3; ++d) {
                 y[(t * 4 + h) * 3 + d] += p * x[2][(s * 2 + h / 2) * 3 + d];
@@ -437,7 +455,10 @@ OpCase AttentionCase(const std::string& name, bool causal, int64_t window) {
 }
 
 void AddLosses(std::vector<OpCase>& rows) {
-  const auto reference = [](const Values& logits) {
+  const auto reference = [](Values logits, double softcap = 0) {
+    if (softcap > 0) {
+      for (double& z : logits) z = softcap * std::tanh(z / softcap);
+    }
     Values y(3, 0.0);
     const int targets[] = {4, -1, 0};
     for (int t = 0; t < 3; ++t) {
@@ -476,6 +497,27 @@ void AddLosses(std::vector<OpCase>& rows) {
       },
       11, 15 * 4));
   rows.back().differentiable = 1;
+  rows.push_back(MakeCase(
+      "linear_cross_entropy_capped_trained", {{3, 5}, {6, 5}},
+      [](const Inputs& x) {
+        const int32_t targets[] = {4, -1, 0};
+        return LinearCrossEntropy(x[0], {.weight = x[1]}, targets, 0.8);
+      },
+      [reference](const std::vector<Values>& x) {
+        return reference(ProductNT(x[0], x[1], 3, 6, 5), 0.8);
+      },
+      24, (15 + 30 + 18 + 18 + 3) * 4));
+  rows.push_back(MakeCase(
+      "linear_cross_entropy_capped_frozen", {{3, 5}, {6, 5}},
+      [](const Inputs& x) {
+        const int32_t targets[] = {4, -1, 0};
+        return LinearCrossEntropy(x[0], {.weight = Weight(x[1].Detach(), Tensor())}, targets, 0.8);
+      },
+      [reference](const std::vector<Values>& x) {
+        return reference(ProductNT(x[0], x[1], 3, 6, 5), 0.8);
+      },
+      24, 15 * 4));
+  rows.back().differentiable = 1;
 }
 
 }  // namespace
@@ -491,6 +533,7 @@ const std::vector<OpCase>& OpCases() {
     all->push_back(AttentionCase("attention", false, 0));
     all->push_back(AttentionCase("attention_causal", true, 0));
     all->push_back(AttentionCase("attention_window", true, 2));
+    all->push_back(AttentionCase("attention_softcap", true, 3, 0.5));
     AddLosses(*all);
     return all;
   }();

@@ -127,7 +127,10 @@ TEST_P(ScoreTest, GradientsAreThoseOfPeft) {
 
 INSTANTIATE_TEST_SUITE_P(Golden, ScoreTest,
                          ::testing::Combine(::testing::Values("llama_gqa", "llama_mqa_bias_tied",
-                                                              "qwen2_patterns", "llama_embed_head"),
+                                                              "qwen2_patterns", "llama_embed_head",
+                                                              "mistral", "qwen2_window", "qwen3",
+                                                              "smollm3", "granite", "olmo2",
+                                                              "gemma2", "gemma3_text", "phi3"),
                                             ::testing::Values("f64", "f32")));
 
 TEST(Score, WithoutAdapterTheModelAloneSpeaks) {

@@ -69,6 +69,12 @@ INSTANTIATE_TEST_SUITE_P(Golden, Trajectory,
                                                               "qwen2_patterns", "llama_embed_head"),
                                             ::testing::Values("plain", "clip"),
                                             ::testing::Values(DType::kF64, DType::kF32)));
+INSTANTIATE_TEST_SUITE_P(Families, Trajectory,
+                         ::testing::Combine(::testing::Values("mistral", "qwen2_window", "qwen3",
+                                                              "smollm3", "granite", "olmo2",
+                                                              "gemma2", "gemma3_text", "phi3"),
+                                            ::testing::Values("clip"),
+                                            ::testing::Values(DType::kF64, DType::kF32)));
 
 class FullTrajectory : public ::testing::TestWithParam<std::tuple<const char*, DType>> {};
 

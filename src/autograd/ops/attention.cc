@@ -28,6 +28,7 @@ struct AttentionOp : Op {
                               .scale = options.scale,
                               .causal = options.causal,
                               .window = options.window,
+                              .softcap = options.softcap,
                               .q = qc.view(),
                               .k = kc.view(),
                               .v = vc.view(),
@@ -55,6 +56,7 @@ struct AttentionOp : Op {
                                   .scale = options.scale,
                                   .causal = options.causal,
                                   .window = options.window,
+                                  .softcap = options.softcap,
                                   .q = qs.view(),
                                   .k = ks.view(),
                                   .v = vs.view(),
@@ -107,6 +109,8 @@ Tensor Attention(const Tensor& q, const Tensor& k, const Tensor& v, AttentionOpt
                ", ", k.shape(), ", ", v.shape());
   LORICA_CHECK(k.dim(1) > 0 && q.dim(1) % k.dim(1) == 0, "[attention] ", q.dim(1),
                " query heads on ", k.dim(1), " key heads");
+  LORICA_CHECK(options.softcap >= 0, "[attention] a cap of scores from 0 on expected, found ",
+               options.softcap);
   const bool differentiates =
       GradEnabled() && (RequiresGrad(q) || RequiresGrad(k) || RequiresGrad(v));
   CheckSpans(options, q.dim(0), k.dim(0), differentiates);

@@ -211,6 +211,11 @@ Tensor Silu(const Tensor& x) { return ApplyUnary(UnaryOp::kSilu, x, "silu"); }
 Tensor Gelu(const Tensor& x) { return ApplyUnary(UnaryOp::kGelu, x, "gelu"); }
 Tensor GeluTanh(const Tensor& x) { return ApplyUnary(UnaryOp::kGeluTanh, x, "gelu_tanh"); }
 
+Tensor SoftCap(const Tensor& x, double cap) {
+  LORICA_CHECK(cap > 0, "[soft_cap] a positive cap expected, found ", cap);
+  return Affine(Tanh(Affine(x, 1 / cap)), cap);
+}
+
 Tensor Affine(const Tensor& x, double factor, double bias) {
   CheckCompute("affine", x);
   AffineOp op;

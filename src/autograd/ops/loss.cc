@@ -48,6 +48,7 @@ struct CrossEntropyOp : Op {
 struct LinearCrossEntropyOp : Op {
   static constexpr const char* kName = "linear_cross_entropy";
   std::vector<int32_t> targets;
+  double softcap = 0;
   Tensor weight;  // forward only
   Saved unit_dx;
   DType dtype = DType::kF32;
@@ -67,7 +68,8 @@ struct LinearCrossEntropyOp : Op {
                                       .loss = loss.mutable_view(),
                                       .dx = dx.defined() ? dx.mutable_view() : MutableTensorView(),
                                       .weight_storage_id = weight.storage()->id(),
-                                      .weight_storage_version = weight.storage()->version()});
+                                      .weight_storage_version = weight.storage()->version(),
+                                      .softcap = softcap});
     }
     if (needs(0)) unit_dx = dx;
     weight = Tensor();
@@ -103,12 +105,13 @@ Tensor CrossEntropy(const Tensor& logits, absl::Span<const int32_t> targets) {
 }
 
 Tensor LinearCrossEntropy(const Tensor& x, const LinearArgs& args,
-                          absl::Span<const int32_t> targets) {
+                          absl::Span<const int32_t> targets, double softcap) {
   const Weight& weight = args.weight;
   ops::CheckSame("linear_cross_entropy", x, weight.value);
   const bool trains = GradEnabled() && weight.leaf.defined() && RequiresGrad(weight.leaf);
   if (trains || args.bias.defined() || !args.branches.empty()) {
-    return CrossEntropy(Linear(x, args), targets);
+    const Tensor logits = Linear(x, args);
+    return CrossEntropy(softcap > 0 ? SoftCap(logits, softcap) : logits, targets);
   }
   LORICA_CHECK(x.rank() == 2 && weight.value.rank() == 2 && x.dim(1) == weight.value.dim(1),
                "[linear_cross_entropy] inner dimensions differ: x ", x.shape(), ", weight ",
@@ -116,6 +119,7 @@ Tensor LinearCrossEntropy(const Tensor& x, const LinearArgs& args,
   CheckTargets("linear_cross_entropy", targets, x.dim(0), weight.value.dim(0));
   LinearCrossEntropyOp op;
   op.targets.assign(targets.begin(), targets.end());
+  op.softcap = softcap;
   op.weight = raw::Contiguous(weight.value);
   return Apply(std::move(op), x);
 }

@@ -1,4 +1,4 @@
-// RMSNorm, SwiGLU, rotary embedding.
+// RMSNorm, gated activations, rotary embedding.
 #include "lorica/autograd/op.h"
 #include "lorica/autograd/ops.h"
 #include "lorica/autograd/ops/check_inputs.h"
@@ -13,10 +13,11 @@ struct RmsNormOp : Op {
   Saved x, rstd, weight;
   Sequences sequences;
   Tensor weight_value, weight_leaf;
+  DType y_dtype = DType::kF32;
   auto saved() const { return std::tie(x, rstd, weight); }
 
   Tensor Run(const Tensor& rows, const Tensor& w, Tensor& r) const {
-    Tensor y = Tensor::Empty(rows.backend(), rows.shape(), w.dtype());
+    Tensor y = Tensor::Empty(rows.backend(), rows.shape(), y_dtype);
     if (y.numel() > 0) {
       rows.backend().RmsNorm(rows.view(), w.view(), eps, y.mutable_view(), r.mutable_view());
     }
@@ -98,6 +99,49 @@ struct SwiGluOp : Op {
   }
 };
 
+// Composed of the backend's elementwise kernels, but saving no more than SwiGlu.
+struct GeGluOp : Op {
+  static constexpr const char* kName = "geglu";
+  UnaryOp gelu = UnaryOp::kGelu;
+  Saved gate, up;
+  auto saved() const { return std::tie(gate, up); }
+
+  // gelu(g) * factor.
+  Tensor Run(const Tensor& g, const Tensor& factor) const {
+    Tensor y = Tensor::Empty(g.backend(), g.shape(), g.dtype());
+    if (y.numel() > 0) {
+      g.backend().Unary(gelu, g.view(), y.mutable_view());
+      g.backend().Binary(BinaryOp::kMul, y.view(), factor.view(), y.mutable_view());
+    }
+    return y;
+  }
+  Tensor Forward(const Tensor& g, const Tensor& u) {
+    const Tensor gc = raw::Contiguous(g), uc = raw::Contiguous(u);
+    if (needs(0) || needs(1)) {
+      gate = gc;
+      up = uc;
+    }
+    return Run(gc, uc);
+  }
+  Tensor Recreate() const { return Run(gate.get(kName), up.get(kName)); }
+
+  Grads<2> Backward(const Tensor& dy_any) const {
+    const Tensor dy = raw::Contiguous(dy_any);
+    const Tensor &g = gate.get(kName), &u = up.get(kName);
+    Grads<2> grads;
+    if (needs(0)) {
+      Tensor dg = Tensor::Empty(dy.backend(), dy.shape(), dy.dtype());
+      if (dg.numel() > 0) {
+        dy.backend().Binary(BinaryOp::kMul, dy.view(), u.view(), dg.mutable_view());
+        dy.backend().UnaryGrad(gelu, g.view(), dg.view(), dg.mutable_view());
+      }
+      grads[0] = dg;
+    }
+    if (needs(1)) grads[1] = Run(g, dy);
+    return grads;
+  }
+};
+
 // A rotation; its gradient is the inverse rotation.
 struct RopeOp : Op {
   static constexpr const char* kName = "rope";
@@ -125,13 +169,20 @@ struct RopeOp : Op {
 
 }  // namespace
 
-Tensor RmsNorm(const Tensor& x, const Weight& weight, double eps, const Sequences* sequences) {
+Tensor RmsNorm(const Tensor& x, const Weight& weight, double eps, const Sequences* sequences,
+               bool offset) {
   ops::CheckSameOrWider("rms_norm", x, weight.value);
   LORICA_CHECK(weight.value.shape() == Shape({x.dim(-1)}), "[rms_norm] weight ",
                weight.value.shape(), " for x ", x.shape());
   RmsNormOp op;
   op.eps = eps;
+  op.y_dtype = weight.value.dtype();
   op.weight_value = raw::Contiguous(weight.value);
+  if (offset) {
+    // In bf16 most of a small weight would be lost beside the 1. The gradient is that of the sum.
+    const NoGrad no_grad;
+    op.weight_value = Affine(raw::Cast(op.weight_value, AccumulatorOf(op.y_dtype)), 1, 1);
+  }
   op.weight_leaf = weight.leaf;
   op.sequences = ops::SequencesOrSingle("rms_norm", sequences, x.shape().rows());
   return Apply(std::move(op), x, weight.leaf);
@@ -142,6 +193,15 @@ Tensor SwiGlu(const Tensor& gate, const Tensor& up) {
   LORICA_CHECK(gate.shape() == up.shape(), "[swiglu] shapes differ: ", gate.shape(), " and ",
                up.shape());
   return Apply(SwiGluOp{}, gate, up);
+}
+
+Tensor GeGlu(const Tensor& gate, const Tensor& up, bool tanh_form) {
+  ops::CheckSame("geglu", gate, up);
+  LORICA_CHECK(gate.shape() == up.shape(), "[geglu] shapes differ: ", gate.shape(), " and ",
+               up.shape());
+  GeGluOp op;
+  op.gelu = tanh_form ? UnaryOp::kGeluTanh : UnaryOp::kGelu;
+  return Apply(std::move(op), gate, up);
 }
 
 Tensor Rope(const Tensor& x, const RopeTable& table, absl::Span<const int32_t> positions) {

@@ -7,8 +7,11 @@
 namespace lorica::internal {
 namespace {
 
-// Tables of pointers, because a registrar object in a static library is dropped by the linker.
-constexpr const Family& (*kFamilies[])() = {LlamaFamily, Qwen2Family};
+// Tables of pointers, because a registrar object in a static library is dropped by the linker. Of
+// two families with one GGUF architecture the first reads it.
+constexpr const Family& (*kFamilies[])() = {
+    LlamaFamily,   Qwen2Family, Qwen3Family,  MistralFamily, SmolLm3Family,
+    GraniteFamily, Olmo2Family, Gemma2Family, Gemma3Family,  Phi3Family};
 
 }  // namespace
 
@@ -19,9 +22,25 @@ const Family* FindFamily(absl::string_view name) {
   return nullptr;
 }
 
+const Family* FindGgufFamily(absl::string_view architecture) {
+  for (auto family : kFamilies) {
+    if (family().gguf == architecture) return &family();
+  }
+  return nullptr;
+}
+
 std::string FamilyNames() {
   std::string names;
   for (auto family : kFamilies) absl::StrAppend(&names, names.empty() ? "" : ", ", family().name);
+  return names;
+}
+
+std::string GgufFamilyNames() {
+  std::string names;
+  for (auto family : kFamilies) {
+    if (FindGgufFamily(family().gguf) != &family()) continue;
+    absl::StrAppend(&names, names.empty() ? "" : ", ", family().gguf);
+  }
   return names;
 }
 

@@ -1,15 +1,16 @@
-// Llama and what shares its model type: Llama 2, TinyLlama, SmolLM2. H. Touvron et al., "LLaMA:
-// open and efficient foundation language models", 2023.
+// Llama and what shares its model type: Llama 2 and 3, TinyLlama, SmolLM2. H. Touvron et al.,
+// "LLaMA: open and efficient foundation language models", 2023.
 #include <nlohmann/json.hpp>
 
-#include "absl/strings/str_cat.h"
 #include "lorica/nn/families/family.h"
+#include "lorica/nn/families/layer_pattern.h"
 #include "lorica/tensor/status.h"
 
 namespace lorica::internal {
 namespace {
 
 constexpr absl::string_view kKeys[] = {"attention_bias", "mlp_bias"};
+constexpr absl::string_view kGgufKeys[] = {"attention.sliding_window"};
 
 absl::Status ReadJson(const JsonObject& json, ModelConfig& config) {
   LORICA_ASSIGN_OR_RETURN(config.qkv_bias, json.BoolOr("attention_bias", false));
@@ -18,15 +19,21 @@ absl::Status ReadJson(const JsonObject& json, ModelConfig& config) {
   return absl::OkStatus();
 }
 
-absl::Status WriteJson(const ModelConfig& config, OrderedJson& json) {
-  if (config.qkv_bias != config.o_bias) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("config.json of a llama model has one attention_bias, but this model has ",
-                     config.qkv_bias ? "" : "no ", "bias on q, k, v and ",
-                     config.o_bias ? "" : "no ", "bias on o"));
-  }
+void WriteJson(const ModelConfig& config, OrderedJson& json) {
   json["attention_bias"] = config.qkv_bias;
   json["mlp_bias"] = config.mlp_bias;
+}
+
+// Mistral has no architecture of its own in GGUF files.
+absl::Status ReadGguf(const GgufFile& file, const std::string& prefix, ModelConfig& config) {
+  const std::string key = prefix + "attention.sliding_window";
+  if (!file.Has(key)) return absl::OkStatus();
+  LORICA_ASSIGN_OR_RETURN(const int64_t window, file.GetI64(key));
+  if (window == 0) return absl::OkStatus();
+  config.family = std::string(MistralFamily().name);
+  std::vector<LayerConfig> layers = LayersOf(config);
+  for (LayerConfig& layer : layers) layer.window = window;
+  SetLayers(std::move(layers), config);
   return absl::OkStatus();
 }
 
@@ -35,9 +42,12 @@ absl::Status WriteJson(const ModelConfig& config, OrderedJson& json) {
 const Family& LlamaFamily() {
   static constexpr Family kFamily = {.name = "llama",
                                      .architecture = "LlamaForCausalLM",
+                                     .gguf = "llama",
                                      .keys = kKeys,
                                      .read_json = ReadJson,
                                      .write_json = WriteJson,
+                                     .gguf_keys = kGgufKeys,
+                                     .read_gguf = ReadGguf,
                                      .gguf_interleaves_rotation = true};
   return kFamily;
 }

@@ -47,6 +47,18 @@ struct AttentionScratch {
   }
 };
 
+// scores[i] = cap tanh(scores[i] / cap) for i in [begin, end); whole vectors are written.
+template <typename A>
+HWY_INLINE void CapScores(A* scores, int64_t begin, int64_t end, A cap) {
+  const hn::ScalableTag<A> d;
+  const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
+  const auto limit = hn::Set(d, cap), inverse = hn::Set(d, 1 / cap);
+  for (int64_t i = begin / lanes * lanes; i < end; i += lanes) {
+    const auto t = TanhLanes(d, hn::Mul(hn::Load(d, scores + i), inverse));
+    hn::Store(hn::Mul(t, limit), d, scores + i);
+  }
+}
+
 // Brings `scores` [kKeyBlock], of which [begin, end) are visible, into the running softmax of a
 // row: scores become exp(score - max); what was summed so far, o included, is rescaled when the
 // maximum grows.
@@ -169,6 +181,10 @@ HWY_INLINE void AttentionTaskOf(const AttentionArgs& args, const AttentionTask& 
           head_size, static_cast<A>(args.scale), scratch.scores, kKeyBlock);
       for (int64_t r = 0; r < tile_rows; ++r) {
         if (visible[r].begin >= visible[r].end) continue;
+        if (args.softcap > 0) {
+          CapScores(scratch.scores + r * kKeyBlock, visible[r].begin, visible[r].end,
+                    static_cast<A>(args.softcap));
+        }
         UpdateSoftmax(scratch.scores + r * kKeyBlock, visible[r].begin, visible[r].end,
                       scratch.o + (r0 + r) * v_width, v_width, scratch.max[r0 + r],
                       scratch.sum[r0 + r]);

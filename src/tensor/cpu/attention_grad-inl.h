@@ -86,6 +86,23 @@ HWY_INLINE void ScoreGradient(A* p, A* ds, int64_t begin, int64_t end, A lse, A 
   std::fill(ds + last, ds + kScoreStride, A{0});
 }
 
+// The part of ScoreGradient that a cap adds, run before it with the delta that it then no longer
+// has: p holds scores s and becomes c tanh(s / c), ds holds dp and becomes (dp - delta) times the
+// slope of that, 1 - tanh². Whole vectors are written.
+template <typename A>
+HWY_INLINE void CapGradient(A* p, A* ds, int64_t begin, int64_t end, A delta, A cap) {
+  const hn::ScalableTag<A> d;
+  const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
+  const auto limit = hn::Set(d, cap), inverse = hn::Set(d, 1 / cap), offset = hn::Set(d, delta);
+  const auto one = hn::Set(d, A{1});
+  for (int64_t i = begin / lanes * lanes; i < end; i += lanes) {
+    const auto t = TanhLanes(d, hn::Mul(hn::Load(d, p + i), inverse));
+    const auto slope = hn::NegMulAdd(t, t, one);
+    hn::Store(hn::Mul(t, limit), d, p + i);
+    hn::Store(hn::Mul(hn::Sub(hn::Load(d, ds + i), offset), slope), d, ds + i);
+  }
+}
+
 template <typename T>
 struct DeltaTerm {
   const T* dy;
@@ -103,7 +120,7 @@ struct GradBlock {
   const RowVisibility& visibility;
   int64_t d_width, v_width, head_size, value_size;
   int64_t first_row;  // scratch row 0 is this row of the sequence
-  A scale;
+  A scale, softcap;
   bool want_dq, want_dkv;
 
   // Rows [begin, end) of scratch, at most kGradRows and beginning with a tile, against the keys
@@ -161,8 +178,14 @@ struct GradBlock {
                                                       scratch.values_t, kKeyBlock, cols, value_size,
                                                       A{1}, ds, kScoreStride);
     for (int64_t r = 0; r < rows; ++r) {
+      A delta = scratch.delta[r0 + r];
+      if (softcap > 0) {
+        CapGradient(p + r * kScoreStride, ds + r * kScoreStride, visible[r].begin, visible[r].end,
+                    delta, softcap);
+        delta = 0;
+      }
       ScoreGradient(p + r * kScoreStride, ds + r * kScoreStride, visible[r].begin, visible[r].end,
-                    scratch.lse[r0 + r], scratch.delta[r0 + r], scale);
+                    scratch.lse[r0 + r], delta, scale);
     }
     if (want_dq && tile_begin < tile_end) {
       MultiplyRows<kAttentionTileRows, true, false, A>(
@@ -211,9 +234,17 @@ HWY_INLINE void AttentionGradTaskOf(const AttentionGradArgs& args, const Attenti
   }
   std::fill_n(scratch.dq, padded * d_width, A{0});
 
-  const GradBlock<A> block{scratch,      visibility,   d_width,        v_width,
-                           head_size,    value_size,   task.row_begin, static_cast<A>(args.scale),
-                           task.want_dq, task.want_dkv};
+  const GradBlock<A> block{scratch,
+                           visibility,
+                           d_width,
+                           v_width,
+                           head_size,
+                           value_size,
+                           task.row_begin,
+                           static_cast<A>(args.scale),
+                           static_cast<A>(args.softcap),
+                           task.want_dq,
+                           task.want_dkv};
   for (int64_t k0 = task.key_begin; k0 < task.key_end; k0 += kKeyBlock) {
     const int64_t keys = std::min(kKeyBlock, task.key_end - k0);
     PackRows(k, k0, keys, kKeyBlock, scratch.keys);
