@@ -144,18 +144,13 @@ absl::Status ReadScaling(const JsonObject& rope, const KindFields& kind, const O
   if (!(config.factor > 0)) {
     return rope.Wrong("factor", absl::StrCat("expected a positive number, found ", config.factor));
   }
-  switch (kind.kind) {
-    case Kind::kLlama3:
-      LORICA_ASSIGN_OR_RETURN(config.low_frequency_factor, rope.Double("low_freq_factor"));
-      LORICA_ASSIGN_OR_RETURN(config.high_frequency_factor, rope.Double("high_freq_factor"));
-      return absl::OkStatus();
-    case Kind::kYarn:
-      return ReadYarn(rope, config);
-    case Kind::kLongRope:
-      return ReadLongRope(rope, config);
-    default:
-      return absl::OkStatus();
+  if (kind.kind == Kind::kLlama3) {
+    LORICA_ASSIGN_OR_RETURN(config.low_frequency_factor, rope.Double("low_freq_factor"));
+    LORICA_ASSIGN_OR_RETURN(config.high_frequency_factor, rope.Double("high_freq_factor"));
   }
+  if (kind.kind == Kind::kYarn) return ReadYarn(rope, config);
+  if (kind.kind == Kind::kLongRope) return ReadLongRope(rope, config);
+  return absl::OkStatus();
 }
 
 absl::Status ReadRope(const JsonObject& rope, const Outer& outer, RopeConfig& config) {

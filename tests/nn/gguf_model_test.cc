@@ -1,10 +1,10 @@
 // Models in GGUF files.
-#include <cstring>
 #include <functional>
 
 #include "lorica/autograd/autograd.h"
 #include "lorica/io/gguf.h"
 #include "lorica/nn/model_loader.h"
+#include "nn/gguf_fixture.h"
 #include "nn/nn_fixture.h"
 
 namespace lorica {
@@ -16,64 +16,6 @@ using ::testing::AllOf;
 using ::testing::HasSubstr;
 
 using GgufModelTest = NnTest;
-
-std::vector<uint8_t> Interleaved(const EditableTensor& tensor, int64_t heads) {
-  const int64_t rows = tensor.shape[0], head = rows / heads, half = head / 2;
-  const size_t row_bytes = tensor.bytes.size() / static_cast<size_t>(rows);
-  std::vector<uint8_t> moved(tensor.bytes.size());
-  for (int64_t r = 0; r < rows; ++r) {
-    const int64_t in_head = r % head;
-    const int64_t to = r - in_head + 2 * (in_head % half) + in_head / half;
-    std::memcpy(moved.data() + static_cast<size_t>(to) * row_bytes,
-                tensor.bytes.data() + static_cast<size_t>(r) * row_bytes, row_bytes);
-  }
-  return moved;
-}
-
-GgufMetadata MetadataOf(const ModelConfig& config) {
-  GgufMetadata metadata;
-  const std::string a = config.family;
-  metadata.SetString("general.architecture", a);
-  metadata.SetU32(a + ".block_count", static_cast<uint32_t>(config.layers));
-  metadata.SetU32(a + ".embedding_length", static_cast<uint32_t>(config.hidden_size));
-  metadata.SetU32(a + ".feed_forward_length", static_cast<uint32_t>(config.intermediate_size));
-  metadata.SetU32(a + ".attention.head_count", static_cast<uint32_t>(config.heads));
-  metadata.SetU32(a + ".attention.head_count_kv", static_cast<uint32_t>(config.kv_heads));
-  metadata.SetU32(a + ".attention.key_length", static_cast<uint32_t>(config.head_dim));
-  metadata.SetU32(a + ".attention.value_length", static_cast<uint32_t>(config.head_dim));
-  metadata.SetU32(a + ".rope.dimension_count", static_cast<uint32_t>(config.head_dim));
-  metadata.SetF32(a + ".rope.freq_base", static_cast<float>(config.rope.theta));
-  metadata.SetF32(a + ".attention.layer_norm_rms_epsilon", static_cast<float>(config.rms_norm_eps));
-  metadata.SetU32(a + ".context_length", 128);
-  metadata.SetU32("tokenizer.ggml.eos_token_id", 2);
-  return metadata;
-}
-
-// The model as a GGUF file, rows of q and k moved as its architecture wants; `extra` adds a tensor.
-void WriteGguf(const std::string& path, CausalLm& model, const GgufMetadata& metadata,
-               const std::string& extra = "") {
-  const ModelConfig& config = model.config();
-  std::vector<GgufTensorSpec> specs;
-  std::vector<std::vector<uint8_t>> bytes;
-  for (const auto& [name, tensor] : TensorsOf(model)) {
-    const GgufPlace place = PlaceInGguf(name, config);
-    ASSERT_NE(place.name, "") << name;
-    specs.push_back({place.name, tensor.type, tensor.shape});
-    bytes.push_back(place.interleaved_heads > 0 ? Interleaved(tensor, place.interleaved_heads)
-                                                : tensor.bytes);
-  }
-  if (!extra.empty()) {
-    specs.push_back({extra, StoredType::kF32, {2}});
-    bytes.push_back(std::vector<uint8_t>(8, 0));
-  }
-  auto file = PosixFiles().Open(path, OpenMode::kReplace);
-  ASSERT_OK(file);
-  auto writer = GgufWriter::Begin(**file, metadata, specs);
-  ASSERT_OK(writer);
-  for (const auto& one : bytes) ASSERT_OK(writer->AppendTensor(one));
-  ASSERT_OK(writer->Finish());
-  ASSERT_OK((*file)->Close());
-}
 
 TEST_F(GgufModelTest, GgufHoldsTheSameModel) {
   NoGrad no_grad;
@@ -103,6 +45,28 @@ TEST_F(GgufModelTest, GgufHoldsTheSameModel) {
   }
 }
 
+TEST_F(GgufModelTest, NormsHaveTheNamesOfTheirPlaces) {
+  ModelConfig config = TinyConfig();
+  const auto name = [&](const std::string& module) {
+    return PlaceInGguf("model.layers.3." + module + ".weight", config).name;
+  };
+  EXPECT_EQ(name("post_attention_layernorm"), "blk.3.ffn_norm.weight");
+  EXPECT_EQ(name("self_attn.q_norm"), "blk.3.attn_q_norm.weight");
+  config.norms = NormPlacement::kAfter;
+  EXPECT_EQ(name("post_attention_layernorm"), "blk.3.post_attention_norm.weight");
+  EXPECT_EQ(name("post_feedforward_layernorm"), "blk.3.post_ffw_norm.weight");
+  config.norms = NormPlacement::kBoth;
+  EXPECT_EQ(name("input_layernorm"), "blk.3.attn_norm.weight");
+  EXPECT_EQ(name("post_attention_layernorm"), "blk.3.post_attention_norm.weight");
+  EXPECT_EQ(name("pre_feedforward_layernorm"), "blk.3.ffn_norm.weight");
+  EXPECT_EQ(name("self_attn.qkv_proj"), "blk.3.attn_qkv.weight");
+  EXPECT_EQ(name("mlp.gate_up_proj"), "blk.3.ffn_up.weight");
+  config.norm_offset = true;
+  EXPECT_EQ(PlaceInGguf("model.norm.weight", config).added, 1);
+  EXPECT_EQ(PlaceInGguf("model.layers.0.self_attn.k_norm.weight", config).added, 1);
+  EXPECT_EQ(PlaceInGguf("model.layers.0.mlp.up_proj.weight", config).added, 0);
+}
+
 TEST_F(GgufModelTest, RowsOfQueriesAndKeysMoveInLlamaOnly) {
   ModelConfig config = TinyConfig();
   const auto heads = [&](absl::string_view path) {
@@ -127,12 +91,17 @@ TEST_F(GgufModelTest, GgufMetadataThatChangesTheMathsIsAnError) {
     const char* message;
   };
   const std::vector<Case> cases = {
-      {[](GgufMetadata& m) { m.SetString("llama.rope.scaling.type", "yarn"); },
-       "llama.rope.scaling.type: string \"yarn\" changes the maths"},
-      {[](GgufMetadata& m) { m.SetF32("llama.rope.scaling.factor", 4); }, "rope.scaling.factor"},
-      {[](GgufMetadata& m) { m.SetF32("llama.rope.scale_linear", 4); }, "rope.scale_linear"},
+      {[](GgufMetadata& m) { m.SetString("llama.rope.scaling.type", "ntk"); },
+       "llama.rope.scaling.type: expected \"none\", "},
+      {[](GgufMetadata& m) { m.SetF32("llama.rope.scaling.factor", -4); }, "factor"},
+      {[](GgufMetadata& m) { m.SetF32("llama.rope.scaling.attn_factor", 2); }, "attn_factor: 2"},
+      {[](GgufMetadata& m) { m.SetF32("llama.rope.scaling.yarn_log_multiplier", 2); },
+       "yarn_log_multiplier"},
+      {[](GgufMetadata& m) { m.SetU32("llama.rope.dimension_count", 4); },
+       "llama.rope.dimension_count: expected the key_length 10, found 4"},
       {[](GgufMetadata& m) { m.SetU32("llama.expert_count", 8); }, "expert_count: u32 8"},
-      {[](GgufMetadata& m) { m.SetU32("llama.attention.sliding_window", 8); }, "sliding_window"},
+      {[](GgufMetadata& m) { m.SetI32("llama.attention.sliding_window", -8); }, "sliding_window"},
+      {[](GgufMetadata& m) { m.SetF32("llama.embedding_scale", 12); }, "embedding_scale"},
       {[](GgufMetadata& m) { m.SetF32("llama.logit_scale", 2); }, "logit_scale"},
       {[](GgufMetadata& m) { m.SetF32("llama.attention.clamp_kqv", 2); }, "clamp_kqv"},
       {[](GgufMetadata& m) { m.SetBool("llama.attention.causal", false); }, "attention.causal"},
@@ -169,10 +138,16 @@ TEST_F(GgufModelTest, GgufWithoutAnEssentialKeyIsAnError) {
                 HasSubstr(family == std::string("llama") ? "llama.embedding_length"
                                                          : "\"gpt2\" is not supported"));
   }
-  WriteGguf(folder / "m.gguf", *model, MetadataOf(model->config()), "rope_freqs.weight");
+  WriteGguf(folder / "m.gguf", *model, MetadataOf(model->config()),
+            {{"rope_freqs.weight", {1, 2}}});
   EXPECT_THAT(LoadError(folder / "m.gguf", backend_),
-              AllOf(HasSubstr("rope_freqs.weight"), HasSubstr("rotary frequencies")));
-  WriteGguf(folder / "m.gguf", *model, MetadataOf(model->config()), "blk.0.attn_q_norm.weight");
+              HasSubstr("rope_freqs.weight: expected F32 [5], found F32 [2]"));
+  WriteGguf(folder / "m.gguf", *model, MetadataOf(model->config()),
+            {{"rope_factors_long.weight", {1, 2, 3, 4, 5}}});
+  EXPECT_THAT(LoadError(folder / "m.gguf", backend_),
+              HasSubstr("expected the tensor \"rope_freqs.weight\" or both of"));
+  WriteGguf(folder / "m.gguf", *model, MetadataOf(model->config()),
+            {{"blk.0.attn_q_norm.weight", {1, 2}}});
   EXPECT_THAT(LoadError(folder / "m.gguf", backend_), HasSubstr("no place"));
 }
 

@@ -34,7 +34,7 @@ struct BadField {
 
 const std::vector<BadField>& BadFields() {
   static const std::vector<BadField> fields = {
-      {"model_type", "gpt2", "model_type: \"gpt2\" is not supported, only llama, qwen2 are"},
+      {"model_type", "gpt2", "model_type: \"gpt2\" is not supported, only llama, qwen2, "},
       {"model_type", 7, "model_type: expected a string"},
       {"vocab_size", nullptr, "vocab_size: expected an integer", "llama", true},
       {"hidden_size", nullptr, "hidden_size: expected an integer, found null"},
@@ -61,34 +61,84 @@ const std::vector<BadField>& BadFields() {
       {"rope_theta", -1, "rope_theta"},
       {"max_position_embeddings", -1, "max_position_embeddings"},
       {"initializer_range", -0.1, "initializer_range"},
-      {"hidden_act", "gelu",
-       "hidden_act: expected \"silu\", the only activation that is "
-       "supported, found \"gelu\""},
-      {"hidden_activation", "gelu_pytorch_tanh", "hidden_activation: expected \"silu\""},
+      {"hidden_act", "relu2",
+       "hidden_act: expected \"silu\", \"gelu\" or \"gelu_pytorch_tanh\", found \"relu2\""},
+      {"hidden_activation", "gelu_pytorch_tanh",
+       "hidden_activation: expected what hidden_act says"},
+      {"rope_scaling", {{"type", "linear"}}, "rope_scaling.factor: expected a number"},
+      {"rope_scaling", {{"type", "linear"}, {"factor", -2.0}}, "rope_scaling.factor"},
+      {"rope_scaling", {{"rope_type", "mrope"}}, "rope_scaling.rope_type: expected one of"},
       {"rope_scaling",
-       {{"type", "linear"}, {"factor", 2.0}},
-       "rope_scaling.type: expected \"default\""},
+       {{"rope_type", "linear"}, {"factor", 2}, {"beta_fast", 32}},
+       "rope_scaling.beta_fast: expected no such field beside the type \"linear\""},
       {"rope_scaling",
-       {{"rope_type", "llama3"}, {"factor", 8.0}},
-       "rope_scaling.rope_type: expected \"default\", the only scaling of rotary positions that "
-       "is supported, found \"llama3\""},
+       {{"rope_type", "llama3"}, {"factor", 8.0}, {"original_max_position_embeddings", 64}},
+       "rope_scaling.low_freq_factor"},
+      {"rope_scaling",
+       {{"rope_type", "llama3"},
+        {"factor", 8.0},
+        {"low_freq_factor", 4},
+        {"high_freq_factor", 4},
+        {"original_max_position_embeddings", 64}},
+       "rope_scaling.high_freq_factor: expected a number above low_freq_factor 4"},
+      {"rope_scaling",
+       {{"rope_type", "dynamic"}, {"factor", 8.0}},
+       "rope_scaling.original_max_position_embeddings: expected a positive number here or in "
+       "max_position_embeddings"},
+      {"rope_scaling",
+       {{"rope_type", "longrope"},
+        {"factor", 8.0},
+        {"short_factor", {1, 1, 1, 1}},
+        {"long_factor", {1, 1, 1}},
+        {"original_max_position_embeddings", 64}},
+       "rope_scaling.long_factor: expected 4 numbers, found 3"},
+      {"rope_scaling",
+       {{"rope_type", "longrope"},
+        {"factor", 8.0},
+        {"short_factor", {1, 1, 1, 0}},
+        {"long_factor", {1, 1, 1, 1}},
+        {"original_max_position_embeddings", 64}},
+       "rope_scaling.short_factor: expected 4 positive numbers"},
       {"rope_scaling", "linear", "rope_scaling: expected an object"},
       {"rope_parameters",
        {{"rope_type", "yarn"}, {"rope_theta", 1e4}},
-       "rope_parameters.rope_type"},
+       "rope_parameters.original_max_position_embeddings"},
       {"rope_parameters", {{"rope_type", "default"}, {"factor", 4}}, "rope_parameters.factor"},
       {"rope_parameters",
        {{"full_attention", {{"rope_theta", 1e4}}}},
        "rope_parameters.full_attention"},
       {"rope_parameters",
-       {{"rope_type", "default"}, {"partial_rotary_factor", 0.5}},
-       "rope_parameters.partial_rotary_factor"},
-      {"partial_rotary_factor", 0.5,
-       "partial_rotary_factor: 0.5 changes the maths and isn't supported (expected null or 1)"},
+       {{"rope_type", "default"}, {"partial_rotary_factor", 1.5}},
+       "rope_parameters.partial_rotary_factor: expected a number above 0 and at most 1"},
+      {"partial_rotary_factor", 0.4, "partial_rotary_factor: expected an even number of rotated"},
       {"sliding_window", 4096, "sliding_window: 4096 changes the maths"},
-      {"use_sliding_window", true,
-       "use_sliding_window: expected false, found true with sliding_window 4096 from layer 1",
+      {"sliding_window", 0, "sliding_window: expected a positive number or null", "mistral"},
+      {"sliding_window", 1ll << 40, "sliding_window: expected a number from 1 to", "mistral"},
+      {"layer_types",
+       {"sliding_attention", "full_attention"},
+       "layer_types: layer 1 is \"full_attention\", but sliding_window is 4096",
+       "mistral"},
+      {"layer_types",
+       {"full_attention", "sliding_attention"},
+       "layer_types: layer 1 is \"sliding_attention\", but no sliding_window is in use",
        "qwen2"},
+      {"layer_types", {"full_attention"}, "layer_types: expected a word for each of 2", "qwen3"},
+      {"layer_types",
+       {"full_attention", "chunked_attention"},
+       "layer_types: layer 1 is \"chunked_attention\"",
+       "qwen3"},
+      {"no_rope_layers", {1}, "no_rope_layers: expected a number for each of 2", "smollm3"},
+      {"no_rope_layers", {1, 2}, "no_rope_layers: layer 1: expected 1", "smollm3"},
+      {"no_rope_layer_interval", 0, "no_rope_layer_interval: expected a positive", "smollm3"},
+      {"residual_multiplier", 0, "residual_multiplier: expected a positive number", "granite"},
+      {"query_pre_attn_scalar", -1, "query_pre_attn_scalar: expected a positive", "gemma2"},
+      {"attn_logit_softcapping", -1, "attn_logit_softcapping: expected a positive", "gemma2"},
+      {"use_bidirectional_attention", true, "use_bidirectional_attention", "gemma2"},
+      {"sliding_window_pattern", 0, "sliding_window_pattern: expected a pos", "gemma3_text"},
+      {"rope_parameters",
+       {{"rope_type", "default"}, {"rope_theta", 1e4}},
+       "rope_parameters: expected full_attention and sliding_attention in it",
+       "gemma3_text"},
       {"layer_types",
        {"full_attention", "sliding_attention"},
        "layer_types: layer 1 is \"sliding_attention\""},
@@ -123,8 +173,6 @@ const std::vector<BadField>& BadFields() {
 TEST(ModelConfigTest, WhatChangesTheMathsIsNeverIgnored) {
   for (const BadField& field : BadFields()) {
     Json json = BaseConfig(field.family);
-    // Windows of qwen2 begin at a layer that these two-layer models have.
-    if (field.family == std::string("qwen2")) json["max_window_layers"] = 1;
     json[field.key] = field.value;
     if (field.erase) json.erase(field.key);
     const auto config = Parse(json);
@@ -228,9 +276,11 @@ TEST(ModelConfigTest, IdleWindowOfQwen2Passes) {
   json["use_sliding_window"] = true;
   json["max_window_layers"] = 2;  // from layer 2 of two on
   EXPECT_TRUE(Parse(json).ok());
+  EXPECT_THAT(Parse(json)->layer_configs, IsEmpty());
   json["max_window_layers"] = 1;
   json["sliding_window"] = nullptr;
   EXPECT_TRUE(Parse(json).ok());
+  EXPECT_THAT(Parse(json)->layer_configs, IsEmpty());
 }
 
 TEST(ModelConfigTest, UnknownFieldsAndIdleDropoutAreNoted) {
@@ -280,6 +330,10 @@ TEST(ModelConfigTest, WrittenConfigurationReadsBack) {
   ModelConfig odd = TinyConfig();
   odd.o_bias = false;
   EXPECT_FALSE(ConfigJson(odd, DType::kF32).ok());
+  odd = TinyConfig();
+  odd.qk_norm = QkNorm::kHead;
+  EXPECT_THAT(std::string(ConfigJson(odd, DType::kF32).status().message()),
+              HasSubstr("config.json of a llama model can't say what this configuration says"));
 }
 
 TEST(ModelConfigTest, LargestAcceptedConfigurationDoesNotOverflow) {

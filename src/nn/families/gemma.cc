@@ -21,9 +21,10 @@ constexpr absl::string_view kGemma3Keys[] = {
     "_sliding_window_pattern", "attention_bias", "attn_logit_softcapping",
     "final_logit_softcapping", "layer_types",    "query_pre_attn_scalar",
     "rope_local_base_freq",    "sliding_window", "sliding_window_pattern"};
-constexpr absl::string_view kGemma2GgufKeys[] = {
-    "attention.sliding_window", "attn_logit_softcapping", "final_logit_softcapping"};
-constexpr absl::string_view kGemma3GgufKeys[] = {"attention.sliding_window",
+constexpr absl::string_view kGemma2GgufKeys[] = {"attention.scale", "attention.sliding_window",
+                                                 "attn_logit_softcapping",
+                                                 "final_logit_softcapping"};
+constexpr absl::string_view kGemma3GgufKeys[] = {"attention.scale", "attention.sliding_window",
                                                  "attention.sliding_window_pattern",
                                                  "final_logit_softcapping", "rope.freq_base_swa"};
 
@@ -130,13 +131,16 @@ void WriteGemma3(const ModelConfig& config, OrderedJson& json) {
   }
 }
 
-// llama.cpp knows by its number of layers which model divides by the width of its heads in the
-// embedding instead of head_dim.
-void SetGgufScale(int64_t odd_layers, ModelConfig& config) {
+// Most files don't say it: by the number of layers llama.cpp knows the model that divides by the
+// width of its heads in the embedding instead of head_dim.
+absl::Status ReadGgufScale(const GgufFile& file, const std::string& prefix, int64_t odd_layers,
+                           ModelConfig& config) {
   const double divisor = config.layers == odd_layers ? static_cast<double>(config.hidden_size) /
                                                            static_cast<double>(config.heads)
                                                      : static_cast<double>(config.head_dim);
-  config.attention_scale = 1 / std::sqrt(divisor);
+  LORICA_ASSIGN_OR_RETURN(const double stated, file.GetF64Or(prefix + "attention.scale", 0));
+  config.attention_scale = stated != 0 ? stated : 1 / std::sqrt(divisor);
+  return absl::OkStatus();
 }
 
 absl::Status ReadGgufLayers(const GgufFile& file, const std::string& prefix, int64_t period,
@@ -162,7 +166,7 @@ absl::Status ReadGgufLayers(const GgufFile& file, const std::string& prefix, int
 
 absl::Status ReadGemma2Gguf(const GgufFile& file, const std::string& prefix, ModelConfig& config) {
   constexpr int64_t kLayersOf27B = 46;
-  SetGgufScale(kLayersOf27B, config);
+  LORICA_RETURN_IF_ERROR(ReadGgufScale(file, prefix, kLayersOf27B, config));
   LORICA_ASSIGN_OR_RETURN(config.attention_softcap,
                           file.GetF64Or(prefix + "attn_logit_softcapping", 50));
   LORICA_ASSIGN_OR_RETURN(config.logit_softcap,
@@ -172,7 +176,7 @@ absl::Status ReadGemma2Gguf(const GgufFile& file, const std::string& prefix, Mod
 
 absl::Status ReadGemma3Gguf(const GgufFile& file, const std::string& prefix, ModelConfig& config) {
   constexpr int64_t kLayersOf27B = 62;
-  SetGgufScale(kLayersOf27B, config);
+  LORICA_RETURN_IF_ERROR(ReadGgufScale(file, prefix, kLayersOf27B, config));
   LORICA_ASSIGN_OR_RETURN(config.logit_softcap,
                           file.GetF64Or(prefix + "final_logit_softcapping", 0));
   config.local_rope.channels = config.head_dim;
