@@ -66,10 +66,17 @@ constexpr int64_t kMinRows = 48, kMaxRows = 1020;
 }  // namespace
 
 void Backend::GroupedGemm(const GroupedGemmDesc& desc, const GroupedGemmArgs& args) {
+  const auto matrix = [](const TensorView& all, int64_t index) {
+    TensorView one = RowRange(all, index, 1);
+    one.shape = {all.shape[1], all.shape[2]};
+    one.strides = {all.strides[1], all.strides[2]};
+    return one;
+  };
   for (int g = 0; g < desc.offsets.groups(); ++g) {
-    const int64_t rows = desc.offsets.size(g);
-    if (rows == 0) continue;
-    const int64_t begin = desc.offsets.begin(g);
+    const int64_t rows = desc.offsets.size(g), begin = desc.offsets.begin(g);
+    const int64_t b = args.b_of_group.empty() ? g : args.b_of_group[g];
+    const int64_t prefix = args.prefix_of_group.empty() ? g : args.prefix_of_group[g];
+    if (rows == 0 || b < 0) continue;
     GemmDesc gemm;
     gemm.m = rows;
     gemm.n = desc.n;
@@ -81,10 +88,23 @@ void Backend::GroupedGemm(const GroupedGemmDesc& desc, const GroupedGemmArgs& ar
     GemmArgs operands;
     operands.a = RowRange(args.a, begin, rows);
     operands.y = RowRange(args.y, begin, rows);
-    const TensorView& b = args.b;
-    operands.b = RowRange(b, g, 1);
-    operands.b.shape = {b.shape[1], b.shape[2]};
-    operands.b.strides = {b.strides[1], b.strides[2]};
+    operands.b = matrix(args.b, b);
+    if (desc.prefix_k > 0 && prefix >= 0) {
+      gemm.prefix_k = desc.prefix_k;
+      gemm.prefix_layout = desc.prefix_layout;
+      operands.prefix_a = RowRange(args.prefix_a, begin, rows);
+      operands.prefix_b = matrix(args.prefix_b, prefix);
+    }
+    if (desc.has_bias) {
+      gemm.has_bias = true;
+      operands.bias = RowRange(args.bias, b, 1);
+      operands.bias.shape = {desc.n};
+      operands.bias.strides = {1};
+    }
+    if (desc.has_addend) {
+      gemm.has_addend = true;
+      operands.addend = RowRange(args.addend, begin, rows);
+    }
     Gemm(gemm, operands);
   }
 }

@@ -111,6 +111,49 @@ struct DeltaRuleGradArgs {
   MutableTensorView dq, dk, dv, dg, dbeta;
 };
 
+// What a feed-forward expert does between its two products, on h = [gate | up].
+struct GatedActivation {
+  enum class Kind {
+    kSigmoid,   // g sigmoid(slope g) (u + offset); slope 1, offset 0: SwiGLU
+    kGeluTanh,  // gelu(g) u, its tanh approximation
+    kRelu2,     // relu(h)², without a gate
+  };
+  Kind kind = Kind::kSigmoid;
+  double slope = 1, offset = 0;
+  double limit = 0;          // above 0: g = min(g, limit), u within +-limit
+  bool interleaved = false;  // gate and up in turn (even, odd) instead of side by side
+
+  bool gated() const { return kind != Kind::kRelu2; }
+  bool operator==(const GatedActivation&) const = default;
+};
+
+struct GatedActivationArgs {
+  GatedActivation function;
+  TensorView h;         // [M, 2 I]; [M, I] without a gate
+  TensorView factor;    // [M], accumulator type: multiplies y; undefined: 1
+  MutableTensorView y;  // [M, I]
+};
+
+struct GatedActivationGradArgs {
+  GatedActivation function;
+  TensorView h;           // [M, 2 I]; [M, I] without a gate
+  TensorView dy;          // [M, I], gradient of f(h) before `factor`
+  TensorView factor;      // [M], accumulator type; undefined: 1
+  MutableTensorView dh;   // as h: factor * dy * f'(h)
+  MutableTensorView dot;  // [M], accumulator type: sum of dy * f(h); undefined: not wanted
+  MutableTensorView y;    // [M, I]: f(h), times factor where factor_in_y; undefined: not wanted
+  bool factor_in_y = false;
+};
+
+// y[t] = round(sum over k of factor[r] * x[r]), r = rows[t * K + k], k ascending from +0; -1: no
+// addend. Each product is rounded to the accumulator type before it is added.
+struct CombineRowsArgs {
+  TensorView x;                    // [M, C], any compute type
+  TensorView factor;               // [M], accumulator type; undefined: 1
+  absl::Span<const int32_t> rows;  // [T * K], each < M
+  MutableTensorView y;             // [T, C], x's type or its accumulator's or compute type
+};
+
 struct CrossEntropyArgs {
   TensorView logits;                  // [T, V], any compute type or f32
   absl::Span<const int32_t> targets;  // [T], each < V; negative = ignored, loss exactly 0
@@ -206,6 +249,11 @@ class Backend {
   virtual void SwiGlu(TensorView gate, TensorView up, MutableTensorView y) = 0;
   virtual void SwiGluGrad(TensorView gate, TensorView up, TensorView dy, MutableTensorView dgate,
                           MutableTensorView dup) = 0;
+
+  // --- Experts.
+  virtual void GatedActivationForward(const GatedActivationArgs& args) = 0;
+  virtual void GatedActivationGrad(const GatedActivationGradArgs& args) = 0;
+  virtual void CombineRows(const CombineRowsArgs& args) = 0;
 
   // --- Tables.
   // y[t] = table[ids[t]] (converted to y's type). table [V, C], y [T, C].

@@ -23,6 +23,9 @@ std::string GroupedGemmDesc::ToString() const {
   std::ostringstream out;
   out << "grouped_gemm_" << NameOf(layout) << " groups=" << offsets.groups() << " m=" << m
       << " n=" << n << " k=" << k << " " << a_type << "*" << b_type << "->" << y_type;
+  if (prefix_k > 0) out << " prefix_" << NameOf(prefix_layout) << " k=" << prefix_k;
+  if (has_bias) out << " bias";
+  if (has_addend) out << " addend";
   return out.str();
 }
 

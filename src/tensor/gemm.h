@@ -10,6 +10,7 @@
 
 #include <string>
 
+#include "absl/types/span.h"
 #include "lorica/tensor/sequences.h"
 #include "lorica/tensor/view.h"
 
@@ -53,21 +54,37 @@ struct GemmArgs {
   uint64_t b_storage_id = 0, b_storage_version = 0;
 };
 
-// Products of row groups with a matrix each (experts, adapter slots): rows [offsets[g],
-// offsets[g+1]) of a meet b[g].
+// Products of row groups with a matrix each (experts, adapter slots, pairs of both): rows
+// [offsets[g], offsets[g+1]) of a meet one matrix of b, of the prefix's b and of the bias, each
+// group as a GemmDesc has it. Which ones, `GroupedGemmArgs` says.
 struct GroupedGemmDesc {
   int64_t m = 0, n = 0, k = 0;
   RowOffsets offsets;  // G groups, ending with m
   GemmLayout layout = GemmLayout::kNT;
   DType a_type = DType::kF32, b_type = DType::kF32, y_type = DType::kF32;
+  int64_t prefix_k = 0;  // 0: no prefix
+  GemmLayout prefix_layout = GemmLayout::kNT;
+  bool has_bias = false;
+  bool has_addend = false;
 
   std::string ToString() const;
 };
 
+// Types as GemmArgs. The matrices of b, prefix_b and bias may lie at any distance (stride 0
+// included); each has unit stride along its last axis.
 struct GroupedGemmArgs {
   TensorView a;         // [M, K]
-  TensorView b;         // [G, N, K] or [G, K, N]
+  TensorView b;         // [B, N, K] or [B, K, N]
   MutableTensorView y;  // [M, N]
+  TensorView prefix_a;  // [M, prefix_k]
+  TensorView prefix_b;  // [P, N, prefix_k] or [P, prefix_k, N]
+  TensorView bias;      // [B, N]
+  TensorView addend;    // [M, N], may be y itself
+  // [G] the matrix of b (and the bias) that group g meets; -1: its rows of y are left alone. Empty:
+  // matrix g.
+  absl::Span<const int32_t> b_of_group;
+  // [G] the matrix of prefix_b; -1: none. Empty: matrix g.
+  absl::Span<const int32_t> prefix_of_group;
 };
 
 // A sum over tokens, the gradient of a weight. For each block of each sequence, in order:

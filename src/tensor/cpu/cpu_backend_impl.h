@@ -1,7 +1,8 @@
 // The CPU backend's class. Each family is defined in the file of its name: elementwise.cc,
-// reduce.cc, rows.cc (softmax, norm, SwiGLU), gather.cc, rope.cc, matmul.cc, token_sum.cc,
-// attention.cc, delta_rule.cc, cross_entropy.cc, adamw.cc. Those hold shapes, types and threads; the SIMD loops
-// stand in *-inl.h files that foreach_target compiles once per instruction set.
+// reduce.cc, rows.cc (softmax, norm, SwiGLU), gather.cc, experts.cc, rope.cc, matmul.cc,
+// token_sum.cc, attention.cc, delta_rule.cc, cross_entropy.cc, adamw.cc. Those hold shapes, types
+// and threads; the SIMD loops stand in *-inl.h files that foreach_target compiles once per
+// instruction set.
 #ifndef LORICA_TENSOR_CPU_CPU_BACKEND_IMPL_H_
 #define LORICA_TENSOR_CPU_CPU_BACKEND_IMPL_H_
 
@@ -70,6 +71,9 @@ class CpuBackend final : public Backend {
   void SwiGlu(TensorView gate, TensorView up, MutableTensorView y) override;
   void SwiGluGrad(TensorView gate, TensorView up, TensorView dy, MutableTensorView dgate,
                   MutableTensorView dup) override;
+  void GatedActivationForward(const GatedActivationArgs& args) override;
+  void GatedActivationGrad(const GatedActivationGradArgs& args) override;
+  void CombineRows(const CombineRowsArgs& args) override;
   void Gather(TensorView table, absl::Span<const int32_t> ids, MutableTensorView y) override;
   void ScatterAdd(absl::Span<const int32_t> ids, TensorView dy, double alpha,
                   MutableTensorView acc) override;
