@@ -31,6 +31,7 @@ struct ExpertsOp : Op {
   Saved x;        // [T, D]: for gradients of the first projection
   Saved weights;  // [T, K]
   Saved h;        // [M, U]
+  Saved out;      // [M, D] rows before their weights: stepwise numerics alone
   GroupedProjectionState gate_up, down;
   std::shared_ptr<const RowGroups> groups;
   GatedActivation activation;
@@ -39,7 +40,7 @@ struct ExpertsOp : Op {
   bool accumulator_output = false;
 
   auto saved() const {
-    return std::tuple_cat(std::tie(x, weights, h), gate_up.saved(), down.saved());
+    return std::tuple_cat(std::tie(x, weights, h, out), gate_up.saved(), down.saved());
   }
   const DispatchPlan& plan() const { return *groups->plan; }
 
@@ -74,8 +75,8 @@ struct ExpertsOp : Op {
     const Tensor rows = ops::GatherRows(tokens, plan().token_of_row);
     const Tensor hidden = gate_up.Forward(*groups, rows, type, gate_up.HasBias(), numerics);
     const Tensor a = Activate(hidden, before_down ? factor : Tensor());
-    Tensor out = down.Forward(*groups, a, numerics == ExpertNumerics::kFast ? wide : type,
-                              down.HasBias() && !before_down, numerics);
+    Tensor results = down.Forward(*groups, a, numerics == ExpertNumerics::kFast ? wide : type,
+                                  down.HasBias() && !before_down, numerics);
     if (before_down && down.HasBias()) {
       // One more product of one column: w times the bias, added to what is there.
       const Tensor bias = down.bias().WithShape({down.bias().dim(0), 1, down.bias().dim(1)});
@@ -84,12 +85,12 @@ struct ExpertsOp : Op {
                                .b = bias,
                                .layout = GemmLayout::kNN,
                                .b_of_group = groups->expert,
-                               .addend = out},
-                              out);
+                               .addend = results},
+                              results);
     }
     Tensor y = Tensor::Empty(tokens.backend(), tokens.shape(), accumulator_output ? wide : type);
     if (y.numel() > 0) {
-      y.backend().CombineRows({.x = out.view(),
+      y.backend().CombineRows({.x = results.view(),
                                .factor = before_down ? TensorView() : factor.view(),
                                .rows = before_down ? plan().rows_by_expert : plan().rows_in_slots,
                                .y = y.mutable_view()});
@@ -98,6 +99,7 @@ struct ExpertsOp : Op {
     if (!needs_.empty()) {
       weights = inputs[kWeights];
       h = hidden;
+      if (numerics == ExpertNumerics::kAutomodel && !before_down && needs(kWeights)) out = results;
       if (gate_up.NeedsFactors(*this) || gate_up.NeedsWeights(*this)) {
         x = inputs[kX].is_contiguous() ? inputs[kX] : tokens;
       }
@@ -107,57 +109,125 @@ struct ExpertsOp : Op {
     return y;
   }
 
+  // What comes back through activation and down projection, whose gradients are added on the way.
+  struct Rows {
+    Tensor dh;  // [M, U]
+    Tensor dw;  // [M, 1], accumulator type
+  };
+
+  bool DownGrads() const { return down.NeedsFactors(*this) || down.NeedsWeights(*this); }
+
+  // dw += dout · b2[e], per row.
+  void AddBiasDot(const Tensor& dout, Tensor& dw) const {
+    if (!down.HasBias() || !needs(kWeights)) return;
+    const Tensor bias = down.bias().WithShape({down.bias().dim(0), 1, down.bias().dim(1)});
+    ops::GroupedProductInto(groups->offsets,
+                            {.a = dout, .b = bias, .b_of_group = groups->expert, .addend = dw}, dw);
+  }
+
+  Rows RowGrads(const Tensor& hidden, const Tensor& dy, const Tensor& factor,
+                std::vector<Tensor>& grads) const {
+    Backend& backend = dy.backend();
+    const DType type = hidden.dtype();
+    const int64_t count = plan().rows();
+    const Tensor dout = ops::GatherRows(dy, plan().token_of_row);
+    Tensor dt;
+    const Tensor da = down.InputGrad(*groups, dout, type, numerics, dt);
+    Rows rows;
+    rows.dh = Tensor::Empty(backend, hidden.shape(), type);
+    rows.dw = Tensor::Empty(backend, {count, 1}, AccumulatorOf(type));
+    Tensor a;
+    if (DownGrads()) a = Tensor::Empty(backend, {count, Width(hidden)}, type);
+    if (rows.dh.numel() > 0) {
+      backend.GatedActivationGrad({.function = activation,
+                                   .h = hidden.view(),
+                                   .dy = da.view(),
+                                   .factor = factor.view(),
+                                   .dh = rows.dh.mutable_view(),
+                                   .dot = rows.dw.WithShape({count}).mutable_view(),
+                                   .y = a.defined() ? a.mutable_view() : MutableTensorView(),
+                                   .factor_in_y = before_down});
+    }
+    if (DownGrads()) {
+      down.AddGrads(*groups, *this, a, dout, dt, before_down ? Tensor() : factor, factor, grads);
+    }
+    AddBiasDot(dout, rows.dw);
+    return rows;
+  }
+
+  // The same with a rounding at every step that the forward pass has.
+  Rows StepwiseRowGrads(const Tensor& hidden, const Tensor& dy, const Tensor& factor,
+                        std::vector<Tensor>& grads) const {
+    Backend& backend = dy.backend();
+    const DType type = hidden.dtype(), wide = factor.dtype();
+    const int64_t count = plan().rows();
+    Rows rows;
+    Tensor dout = ops::GatherRows(dy, plan().token_of_row);
+    if (!before_down) {
+      Tensor product = raw::Cast(dout, wide);
+      if (needs(kWeights)) {
+        rows.dw = Tensor::Empty(backend, {count, 1}, wide);
+        Tensor terms = Tensor::Empty(backend, product.shape(), wide);
+        const Tensor values = raw::Cast(out.get(kName), wide);
+        backend.Binary(BinaryOp::kMul, product.view(), values.view(), terms.mutable_view());
+        backend.SumTo(terms.view(), rows.dw.mutable_view());
+      }
+      product = raw::Clone(product);
+      if (count > 0) backend.ScaleRows(product.view(), factor.view(), product.mutable_view());
+      dout = raw::Cast(product, type);
+    }
+    Tensor dt;
+    const Tensor da = down.InputGrad(*groups, dout, type, numerics, dt);
+    Tensor input = hidden.Detach(), w = factor.WithShape({count, 1});
+    Tensor a = Tensor::Empty(backend, {count, Width(hidden)}, type);
+    rows.dh = Tensor::Empty(backend, hidden.shape(), type);
+    if (before_down) rows.dw = Tensor::Empty(backend, {count, 1}, wide);
+    if (count > 0) {
+      GradMode recording(true);
+      SetRequiresGrad(input, true);
+      SetRequiresGrad(w, true);
+      a = ops::StepwiseActivation(input, before_down ? w : Tensor(), activation);
+      const Tensor leaves[] = {input, w};
+      const std::vector<Tensor> found = Gradients(a, da, leaves);
+      rows.dh = found[0];
+      if (before_down) rows.dw = found[1];
+    }
+    if (DownGrads()) {
+      down.AddGrads(*groups, *this, a.Detach(), dout, dt, Tensor(), before_down ? factor : Tensor(),
+                    grads);
+    }
+    if (before_down) AddBiasDot(dout, rows.dw);
+    return rows;
+  }
+
   std::vector<Tensor> Backward(const Tensor& dy_any) const {
     const Tensor hidden = h.get(kName), w = weights.get(kName);
     const DType type = hidden.dtype(), wide = AccumulatorOf(type);
     const Tensor dy = raw::Contiguous(raw::Cast(dy_any, type));
     Backend& backend = dy.backend();
-    const int64_t rows = plan().rows(), width = Width(hidden);
     const Tensor factor = RowFactors(w);
-    const Tensor dout = ops::GatherRows(dy, plan().token_of_row);
     std::vector<Tensor> inputs;
     gate_up.AppendInputs(inputs);
     down.AppendInputs(inputs);
     std::vector<Tensor> grads(kFirstProjection + inputs.size());
 
-    const bool down_grads = down.NeedsFactors(*this) || down.NeedsWeights(*this);
-    Tensor dt;
-    const Tensor da = down.InputGrad(*groups, dout, type, dt);
-    Tensor dh = Tensor::Empty(backend, hidden.shape(), type);
-    Tensor dot = Tensor::Empty(backend, {rows, 1}, wide);
-    Tensor a;
-    if (down_grads) a = Tensor::Empty(backend, {rows, width}, type);
-    if (dh.numel() > 0) {
-      backend.GatedActivationGrad({.function = activation,
-                                   .h = hidden.view(),
-                                   .dy = da.view(),
-                                   .factor = factor.view(),
-                                   .dh = dh.mutable_view(),
-                                   .dot = dot.WithShape({rows}).mutable_view(),
-                                   .y = a.defined() ? a.mutable_view() : MutableTensorView(),
-                                   .factor_in_y = before_down});
-    }
-    if (down_grads) {
-      down.AddGrads(*groups, *this, a, dout, dt, before_down ? Tensor() : factor, factor, grads);
-    }
+    const Rows rows = numerics == ExpertNumerics::kFast
+                          ? RowGrads(hidden, dy, factor, grads)
+                          : StepwiseRowGrads(hidden, dy, factor, grads);
     if (needs(kWeights)) {
-      if (down.HasBias()) {
-        const Tensor bias = down.bias().WithShape({down.bias().dim(0), 1, down.bias().dim(1)});
-        ops::GroupedProductInto(groups->offsets,
-                                {.a = dout, .b = bias, .b_of_group = groups->expert, .addend = dot},
-                                dot);
-      }
       Tensor dw = Tensor::Empty(backend, {plan().tokens * plan().top_k, 1}, wide);
       if (dw.numel() > 0) {
         backend.CombineRows(
-            {.x = dot.view(), .rows = plan().rows_in_slots, .y = dw.mutable_view()});
+            {.x = rows.dw.view(), .rows = plan().rows_in_slots, .y = dw.mutable_view()});
       }
       grads[kWeights] = dw.WithShape(w.shape());
     }
 
     const bool gate_up_grads = gate_up.NeedsFactors(*this) || gate_up.NeedsWeights(*this);
     if (!needs(kX) && !gate_up_grads) return grads;
-    const Tensor dx_rows = gate_up.InputGrad(*groups, dh, wide, dt);
+    Tensor dt;
+    const Tensor dx_rows = gate_up.InputGrad(
+        *groups, rows.dh, numerics == ExpertNumerics::kFast ? wide : type, numerics, dt);
     if (needs(kX)) {
       Tensor dx = Tensor::Empty(backend, dy.shape(), type);
       if (dx.numel() > 0) {
@@ -168,7 +238,7 @@ struct ExpertsOp : Op {
     }
     if (gate_up_grads) {
       const Tensor x_rows = ops::GatherRows(raw::Contiguous(x.get(kName)), plan().token_of_row);
-      gate_up.AddGrads(*groups, *this, x_rows, dh, dt, Tensor(), Tensor(), grads);
+      gate_up.AddGrads(*groups, *this, x_rows, rows.dh, dt, Tensor(), Tensor(), grads);
     }
     return grads;
   }

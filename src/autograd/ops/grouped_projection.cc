@@ -166,7 +166,7 @@ void GroupedProjectionState::Keep(const Op& op) {
 }
 
 Tensor GroupedProjectionState::InputGrad(const RowGroups& groups, const Tensor& dy, DType type,
-                                         Tensor& dt) const {
+                                         ExpertNumerics numerics, Tensor& dt) const {
   GroupedProductArgs product{
       .a = dy, .b = weight_.get(op_), .layout = GemmLayout::kNN, .b_of_group = groups.expert};
   std::vector<int32_t> a_index;
@@ -184,14 +184,21 @@ Tensor GroupedProjectionState::InputGrad(const RowGroups& groups, const Tensor& 
                               part.mutable_view());
       }
     }
-    if (HasDropout()) {
+    if (HasDropout() || numerics == ExpertNumerics::kAutomodel) {
       // Groups without a slot add nothing.
+      const bool fast = numerics == ExpertNumerics::kFast;
       Tensor branch = Tensor::Zeros(dy.backend(), {dy.dim(0), a_.unchecked().dim(2)},
-                                    AccumulatorOf(dy.dtype()));
+                                    fast ? AccumulatorOf(dy.dtype()) : type);
       GroupedProductInto(
           groups.offsets,
           {.a = dt, .b = a_.get(op_), .layout = GemmLayout::kNN, .b_of_group = a_index}, branch);
-      product.addend = Dropped(groups, branch);
+      branch = Dropped(groups, branch);
+      if (!fast) {
+        Tensor dx = GroupedProduct(groups.offsets, product, type);
+        if (dx.numel() > 0) AddInPlace(dx, branch.view());
+        return dx;
+      }
+      product.addend = branch;
     } else {
       product.prefix_a = dt;
       product.prefix_b = a_.get(op_);

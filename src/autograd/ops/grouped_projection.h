@@ -37,7 +37,8 @@ class GroupedProjectionState {
   void Keep(const Op& op);
 
   // dx [M, in] of `type` from dy [M, out]; `dt` [M, R] is kept for FactorGrads.
-  Tensor InputGrad(const RowGroups& groups, const Tensor& dy, DType type, Tensor& dt) const;
+  Tensor InputGrad(const RowGroups& groups, const Tensor& dy, DType type, ExpertNumerics numerics,
+                   Tensor& dt) const;
   // Adds the gradients of everything that needs one; x [M, in]. With `row_factor` [M] the gradient
   // of a row is row_factor * dy (and * dt), with `bias_factor` that of the bias bias_factor * dy.
   void AddGrads(const RowGroups& groups, const Op& op, const Tensor& x, const Tensor& dy,
