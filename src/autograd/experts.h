@@ -21,7 +21,6 @@ namespace lorica {
 // likewise.
 struct GroupedBranch {
   struct Slot {
-    double scale = 1;
     double dropout = 0;        // rate on the branch input, training only
     uint64_t dropout_key = 0;  // distinct for every module of every job
   };
@@ -30,6 +29,7 @@ struct GroupedBranch {
     int slot = 0;
     Tensor a;  // leaf [a_groups, r, in]: rows [rank_begin, rank_begin + r) of A
     Tensor b;  // leaf [b_groups, n, r]: row j is row out_begin + j * out_step of B
+    double scale = 1;
     int64_t rank_begin = 0;
     int64_t out_begin = 0, out_step = 1;
   };
@@ -69,7 +69,7 @@ enum class ExpertNumerics {
   kFast,
   // Every step is rounded to the compute type where NeMo AutoModel's grouped path rounds it: each
   // product, t, t Bᵀ, its multiple by the scale, the sum with the base, the bias, each factor of
-  // the activation. Branches must have scale_in_b false.
+  // the activation. Branches must have scale_in_b false, and one scale per slot.
   kAutomodel,
 };
 

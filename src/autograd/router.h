@@ -60,6 +60,10 @@ std::vector<int64_t> ExpertLoad(absl::Span<const int32_t> experts, int64_t num_e
 Tensor LoadBalancingLoss(const Tensor& logits, const RouterOptions& options,
                          absl::Span<const int32_t> experts, absl::Span<const uint8_t> valid = {});
 
+// y itself. In the backward pass `loss` (rank 0) receives the gradient `factor`, whatever y's is:
+// how a loss that arises within a block reaches its inputs without being handed out of it.
+Tensor AttachLoss(const Tensor& y, const Tensor& loss, double factor);
+
 // bias[i] += factor * sign(mean(load) - load[i]): a step towards balance without gradient. Only
 // where the caller asks for it, in training of the router. L. Wang et al., "Auxiliary-loss-free
 // load balancing", 2024. `bias` [E], f32 or f64, on the host.

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "absl/types/span.h"
+#include "lorica/autograd/experts.h"
 #include "lorica/autograd/weight.h"
 #include "lorica/nn/module.h"
 #include "lorica/nn/parameter.h"
@@ -20,6 +21,10 @@ class LinearAdapter {
   // The branch of every slot, values in `compute` type, made anew when a master has changed. Valid
   // until the next call.
   virtual absl::Span<const LoraBranch> Branches(DType compute, bool training) = 0;
+  // The same for a grouped linear, all slots in one; `scale_in_b` as the op's numerics want it.
+  virtual const GroupedBranch& Grouped(DType /*compute*/, bool /*training*/, bool /*scale_in_b*/) {
+    Fail("[adapter] this adapter isn't for a grouped linear");
+  }
 };
 
 // A module that can carry an adapter: what LoRA's target patterns select among.

@@ -1,7 +1,9 @@
 #include "lorica/peft/adapter_set.h"
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "lorica/io/quoted.h"
+#include "lorica/peft/grouped_lora_adapter.h"
 #include "lorica/tensor/status.h"
 
 namespace lorica {
@@ -28,6 +30,12 @@ absl::Status CheckPatterns(absl::string_view what,
   return absl::OkStatus();
 }
 
+// The projection back to the tokens' width: its outer side is B's.
+bool IsDown(absl::string_view path) {
+  const absl::string_view kName = "down_proj";
+  return path == kName || absl::EndsWith(path, absl::StrCat(".", kName));
+}
+
 template <typename Value>
 Value FirstMatch(const std::vector<std::pair<std::string, Value>>& patterns,
                  const TargetCandidate& module, Value fallback) {
@@ -35,6 +43,23 @@ Value FirstMatch(const std::vector<std::pair<std::string, Value>>& patterns,
     if (MatchesTarget(pattern, module.path, module.host->kind())) return value;
   }
   return fallback;
+}
+
+LoraFactors InitFactors(Backend& backend, DType compute, const TargetCandidate& module,
+                        const LoraConfig& config) {
+  Shape shape = module.host->weight_shape();
+  const int64_t rank = RankOf(config, module);
+  const double alpha = AlphaOf(config, module);
+  const auto* grouped = dynamic_cast<const nn::GroupedLinear*>(module.host);
+  if (grouped == nullptr) {
+    return InitLoraFactors(backend, compute, module.host->kind(), shape, module.path, config, rank,
+                           alpha);
+  }
+  shape[1] = OutputsOf(module.part, grouped->outputs(), shape[1]).count;
+  const bool shared = config.expert_kind == ExpertLoraKind::kSharedOuter;
+  const bool down = IsDown(module.path);
+  return InitExpertFactors(backend, compute, shape, shared && !down, shared && down, module.path,
+                           config, rank, alpha);
 }
 
 }  // namespace
@@ -55,7 +80,22 @@ void AdapterSet::ForEachFactor(
 }
 
 void AdapterSet::Attach() const {
-  for (const AdaptedModule& module : modules_) module.host->set_adapter(module.adapter);
+  for (size_t i = 0; i < modules_.size(); ++i) {
+    AdapterHost* host = modules_[i].host;
+    const auto* grouped = dynamic_cast<const nn::GroupedLinear*>(host);
+    if (grouped == nullptr) {
+      host->set_adapter(modules_[i].adapter);
+      continue;
+    }
+    // The parts of a stack stand side by side.
+    std::vector<GroupedLoraAdapter::Part> parts = {{modules_[i].part, modules_[i].adapter}};
+    while (i + 1 < modules_.size() && modules_[i + 1].host == host) {
+      ++i;
+      parts.push_back({modules_[i].part, modules_[i].adapter});
+    }
+    host->set_adapter(std::make_shared<GroupedLoraAdapter>(
+        std::move(parts), host->weight_shape()[1], grouped->outputs()));
+  }
 }
 
 void AdapterSet::Detach() const {
@@ -63,7 +103,9 @@ void AdapterSet::Detach() const {
 }
 
 int64_t RankOf(const LoraConfig& config, const TargetCandidate& module) {
-  return FirstMatch(config.rank_pattern, module, config.rank);
+  const int64_t rank = FirstMatch(config.rank_pattern, module, config.rank);
+  const bool expert = module.host->kind() == AdapterHost::Kind::kGroupedLinear;
+  return expert ? rank / config.expert_rank_divisor : rank;
 }
 
 double AlphaOf(const LoraConfig& config, const TargetCandidate& module) {
@@ -74,13 +116,15 @@ absl::StatusOr<AdapterSet> InjectLora(Module& root, Backend& backend, DType comp
                                       const LoraConfig& config) {
   LORICA_RETURN_IF_ERROR(Validate(config));
   TargetSelection selection;
-  LORICA_ASSIGN_OR_RETURN(selection, SelectTargets(root, config.targets, config.excludes));
+  LORICA_ASSIGN_OR_RETURN(selection,
+                          SelectTargets(root, config.targets, config.excludes, config.expert_kind));
   LORICA_RETURN_IF_ERROR(CheckPatterns("rank", config.rank_pattern, selection.selected));
   LORICA_RETURN_IF_ERROR(CheckPatterns("alpha", config.alpha_pattern, selection.selected));
   for (const TargetCandidate& module : selection.selected) {
-    if (module.host->kind() == AdapterHost::Kind::kGroupedLinear) {
-      return absl::UnimplementedError(
-          absl::StrCat("LoRA on grouped experts isn't supported yet: ", module.path));
+    if (RankOf(config, module) < 1) {
+      return absl::InvalidArgumentError(absl::StrCat("the rank of ", module.path, " divided by ",
+                                                     config.expert_rank_divisor,
+                                                     " experts a token is 0"));
     }
     if (module.host->kind() == AdapterHost::Kind::kEmbedding && config.dropout > 0) {
       return absl::InvalidArgumentError(absl::StrCat(
@@ -93,10 +137,8 @@ absl::StatusOr<AdapterSet> InjectLora(Module& root, Backend& backend, DType comp
   std::vector<AdaptedModule> modules;
   for (const TargetCandidate& module : selection.selected) {
     auto adapter = std::make_shared<LoraAdapter>();
-    adapter->AddSlot(InitLoraFactors(backend, compute, module.host->kind(),
-                                     module.host->weight_shape(), module.path, config,
-                                     RankOf(config, module), AlphaOf(config, module)));
-    modules.push_back({module.path, module.host, std::move(adapter)});
+    adapter->AddSlot(InitFactors(backend, compute, module, config));
+    modules.push_back({module.path, module.host, std::move(adapter), module.part});
   }
   AdapterSet set(std::move(modules));
   set.Attach();

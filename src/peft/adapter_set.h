@@ -20,6 +20,7 @@ struct AdaptedModule {
   std::string path;
   AdapterHost* host = nullptr;
   std::shared_ptr<LoraAdapter> adapter;
+  HostPart part = HostPart::kAll;
 };
 
 // The adapted modules of one tree, in the tree's order. The tree must outlive the set.
@@ -35,7 +36,8 @@ class AdapterSet {
   // Every master of `slot` in tree order: name is path + ".lora_A" or ".lora_B".
   void ForEachFactor(
       int slot, const std::function<void(const std::string& name, Tensor& master)>& body) const;
-  // Hangs the adapters on their modules, or takes them off; the factors stay.
+  // Hangs the adapters on their modules, or takes them off; the factors stay. Adapters of gate and
+  // up of one stack of experts become one.
   void Attach() const;
   void Detach() const;
 
@@ -52,6 +54,7 @@ absl::StatusOr<AdapterSet> InjectLora(Module& root, Backend& backend, DType comp
 
 // The rank and alpha of a module: the first pattern in order that matches its path, else the
 // configuration's.
+// Of experts it is divided by expert_rank_divisor and may come out as 0.
 int64_t RankOf(const LoraConfig& config, const TargetCandidate& module);
 double AlphaOf(const LoraConfig& config, const TargetCandidate& module);
 

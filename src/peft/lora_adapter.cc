@@ -24,6 +24,28 @@ Tensor ZeroLeaf(Backend& backend, DType compute, const Shape& shape) {
   return leaf;
 }
 
+double DrawA(LoraInit init, int64_t in, int64_t rank, RandomStream& random) {
+  const double r = static_cast<double>(rank), n = static_cast<double>(in);
+  switch (init) {
+    case LoraInit::kKaiming:
+      return (2 * random.Uniform() - 1) / std::sqrt(n);
+    case LoraInit::kXavier:
+      return random.Normal() * std::sqrt(2 / (n + r));
+    case LoraInit::kGaussian:
+      return random.Normal() / r;
+  }
+  return 0;
+}
+
+LoraFactors WithoutValues(absl::string_view path, const LoraConfig& config, double alpha) {
+  LoraFactors factors;
+  factors.alpha = alpha;
+  factors.scaling = config.scaling;
+  factors.dropout = config.dropout;
+  factors.dropout_key = CombineKeys(config.seed, HashName(absl::StrCat(path, ".lora_dropout")));
+  return factors;
+}
+
 }  // namespace
 
 void LoraAdapter::AddSlot(LoraFactors factors) {
@@ -60,11 +82,7 @@ absl::Span<const LoraBranch> LoraAdapter::Branches(DType compute, bool training)
 LoraFactors InitLoraFactors(Backend& backend, DType compute, AdapterHost::Kind kind,
                             const Shape& weight_shape, absl::string_view path,
                             const LoraConfig& config, int64_t rank, double alpha) {
-  LoraFactors factors;
-  factors.alpha = alpha;
-  factors.scaling = config.scaling;
-  factors.dropout = config.dropout;
-  factors.dropout_key = CombineKeys(config.seed, HashName(absl::StrCat(path, ".lora_dropout")));
+  LoraFactors factors = WithoutValues(path, config, alpha);
   RandomStream random(config.seed, HashName(absl::StrCat(path, ".lora")));
   if (kind == AdapterHost::Kind::kEmbedding) {
     factors.a = ZeroLeaf(backend, compute, {weight_shape[0], rank});
@@ -73,19 +91,29 @@ LoraFactors InitLoraFactors(Backend& backend, DType compute, AdapterHost::Kind k
     return factors;
   }
   const int64_t out = weight_shape[0], in = weight_shape[1];
-  const double r = static_cast<double>(rank), n = static_cast<double>(in);
-  factors.a = DrawLeaf(backend, compute, {rank, in}, [&]() -> double {
-    switch (config.init) {
-      case LoraInit::kKaiming:
-        return (2 * random.Uniform() - 1) / std::sqrt(n);
-      case LoraInit::kXavier:
-        return random.Normal() * std::sqrt(2 / (n + r));
-      case LoraInit::kGaussian:
-        return random.Normal() / r;
-    }
-    return 0;
-  });
+  factors.a =
+      DrawLeaf(backend, compute, {rank, in}, [&] { return DrawA(config.init, in, rank, random); });
   factors.b = ZeroLeaf(backend, compute, {out, rank});
+  return factors;
+}
+
+LoraFactors InitExpertFactors(Backend& backend, DType compute, const Shape& weight_shape,
+                              bool shared_a, bool shared_b, absl::string_view path,
+                              const LoraConfig& config, int64_t rank, double alpha) {
+  LoraFactors factors = WithoutValues(path, config, alpha);
+  const int64_t experts = weight_shape[0], out = weight_shape[1], in = weight_shape[2];
+  const uint64_t name = HashName(absl::StrCat(path, ".lora"));
+  RandomStream random(config.seed, name);
+  int64_t drawn = 0;
+  factors.a = DrawLeaf(backend, compute, {shared_a ? 1 : experts, rank, in}, [&] {
+    if (drawn % (rank * in) == 0) {
+      random =
+          RandomStream(config.seed, CombineKeys(name, static_cast<uint64_t>(drawn / (rank * in))));
+    }
+    ++drawn;
+    return DrawA(config.init, in, rank, random);
+  });
+  factors.b = ZeroLeaf(backend, compute, {shared_b ? 1 : experts, out, rank});
   return factors;
 }
 

@@ -13,14 +13,15 @@ namespace lorica {
 
 // One adapter on one module. Masters are f32 (f64 when the module computes in f64) leaves.
 struct LoraFactors {
-  Tensor a;  // [R, in]; for an embedding [V, R], the transpose of PEFT's lora_embedding_A
-  Tensor b;  // [out, R]; for an embedding [C, R]
+  Tensor a;  // [R, in]; for an embedding [V, R], the transpose of PEFT's lora_embedding_A; for
+             // experts [E, R, in], or [1, R, in] where they share it
+  Tensor b;  // [out, R]; for an embedding [C, R]; for experts [E, out, R] or [1, out, R]
   double alpha = 1;
   LoraScaling scaling = LoraScaling::kStandard;
   double dropout = 0;
   uint64_t dropout_key = 0;
 
-  int64_t rank() const { return b.dim(1); }
+  int64_t rank() const { return b.dim(-1); }
   double scale() const { return LoraScale(scaling, rank(), alpha); }
 };
 
@@ -49,6 +50,12 @@ class LoraAdapter final : public LinearAdapter {
 LoraFactors InitLoraFactors(Backend& backend, DType compute, AdapterHost::Kind kind,
                             const Shape& weight_shape, absl::string_view path,
                             const LoraConfig& config, int64_t rank, double alpha);
+
+// The same for experts, `weight_shape` [E, out, in] of the part that is adapted. Each expert's A is
+// drawn by itself, keyed by (seed, path, expert), with the bounds of its own two sides.
+LoraFactors InitExpertFactors(Backend& backend, DType compute, const Shape& weight_shape,
+                              bool shared_a, bool shared_b, absl::string_view path,
+                              const LoraConfig& config, int64_t rank, double alpha);
 
 }  // namespace lorica
 

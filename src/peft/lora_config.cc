@@ -28,6 +28,10 @@ absl::Status Validate(const LoraConfig& config) {
     return absl::InvalidArgumentError(
         absl::StrCat("the LoRA dropout must lie in [0, 1), found ", config.dropout));
   }
+  if (config.expert_rank_divisor < 1) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "the divisor of expert ranks must be at least 1, found ", config.expert_rank_divisor));
+  }
   for (const auto& [pattern, rank] : config.rank_pattern) {
     if (absl::Status s = CheckRank(rank, absl::StrCat("the rank of pattern \"", pattern, "\""));
         !s.ok()) {
@@ -62,6 +66,27 @@ absl::string_view Name(LoraInit init) {
       return "gaussian";
   }
   return "";
+}
+
+absl::string_view Name(ExpertLoraKind kind) {
+  switch (kind) {
+    case ExpertLoraKind::kFused:
+      return "fused";
+    case ExpertLoraKind::kSplit:
+      return "split";
+    case ExpertLoraKind::kSharedOuter:
+      return "shared-outer";
+  }
+  return "";
+}
+
+absl::StatusOr<ExpertLoraKind> ParseExpertLoraKind(absl::string_view name) {
+  for (ExpertLoraKind k :
+       {ExpertLoraKind::kFused, ExpertLoraKind::kSplit, ExpertLoraKind::kSharedOuter}) {
+    if (name == Name(k)) return k;
+  }
+  return absl::InvalidArgumentError(
+      absl::StrCat("LoRA on experts is one of fused, split, shared-outer; found \"", name, "\""));
 }
 
 absl::StatusOr<LoraScaling> ParseLoraScaling(absl::string_view name) {

@@ -27,6 +27,14 @@ enum class LoraInit {
   kGaussian,  // normal, std 1 / r
 };
 
+// How stacked experts carry adapters. All factors are [E, r, in] and [E, out, r], or with a leading
+// 1 where experts share them.
+enum class ExpertLoraKind {
+  kFused,        // gate and up share one A
+  kSplit,        // gate and up have an A each: modules experts.gate_proj and experts.up_proj
+  kSharedOuter,  // fused; experts share the A of gate and up and the B of down
+};
+
 // The largest rank that is taken for a meaning rather than for a slip or an attack.
 inline constexpr int64_t kMaxLoraRank = 65536;
 
@@ -44,6 +52,10 @@ struct LoraConfig {
   std::vector<std::pair<std::string, int64_t>> rank_pattern;
   std::vector<std::pair<std::string, double>> alpha_pattern;
   uint64_t seed = 0;  // of the start values and of dropout
+  ExpertLoraKind expert_kind = ExpertLoraKind::kFused;
+  // Above 1 the rank of experts is divided by it, alpha stays: a token meets that many experts.
+  // Rounded down; 0 is an error.
+  int64_t expert_rank_divisor = 1;
 };
 
 // InvalidArgument naming the field when a value is out of its range.
@@ -54,8 +66,10 @@ double LoraScale(LoraScaling scaling, int64_t rank, double alpha);
 
 absl::string_view Name(LoraScaling scaling);  // "standard", "rslora"
 absl::string_view Name(LoraInit init);        // "kaiming", ...
+absl::string_view Name(ExpertLoraKind kind);  // "fused", "split", "shared-outer"
 absl::StatusOr<LoraScaling> ParseLoraScaling(absl::string_view name);
 absl::StatusOr<LoraInit> ParseLoraInit(absl::string_view name);
+absl::StatusOr<ExpertLoraKind> ParseExpertLoraKind(absl::string_view name);
 
 }  // namespace lorica
 

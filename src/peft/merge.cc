@@ -3,6 +3,7 @@
 #include <cmath>
 
 #include "absl/strings/str_cat.h"
+#include "lorica/peft/grouped_lora_adapter.h"
 #include "lorica/tensor/backend.h"
 
 namespace lorica {
@@ -30,12 +31,59 @@ Tensor Product(const Tensor& a, const Tensor& b, GemmLayout layout, const Tensor
   return y;
 }
 
+// The factors B with the scale in it.
+Tensor ScaledB(const LoraFactors& f) {
+  Tensor b = raw::Clone(f.b.Detach());
+  if (b.numel() > 0) b.backend().Affine(b.view(), f.scale(), 0, b.mutable_view());
+  return b;
+}
+
+// Adds scale * B[e] A[e] to the outputs that a module adapts of every expert's matrix; `weights`
+// [E, out, in] of any compute type. One rounding.
+void AddExpertDelta(const AdaptedModule& module, int slot, Tensor& weights) {
+  const LoraFactors& f = module.adapter->factors(slot);
+  const auto& grouped = dynamic_cast<const nn::GroupedLinear&>(*module.host);
+  const PartOutputs outputs = OutputsOf(module.part, grouped.outputs(), weights.dim(1));
+  const Tensor scaled = ScaledB(f), a = f.a.Detach();
+  GemmDesc desc;
+  desc.m = outputs.count;
+  desc.n = weights.dim(2);
+  desc.k = a.dim(1);
+  desc.layout = GemmLayout::kNN;
+  desc.a_type = scaled.dtype();
+  desc.b_type = a.dtype();
+  desc.y_type = weights.dtype();
+  desc.has_addend = true;
+  for (int64_t e = 0; e < weights.dim(0); ++e) {
+    const auto of_expert = [e](const Tensor& stack) {
+      return stack.Narrow(0, stack.dim(0) == 1 ? 0 : e, 1).WithShape({stack.dim(1), stack.dim(2)});
+    };
+    Tensor rows =
+        Tensor(weights.storage(), {outputs.count, weights.dim(2)},
+               {outputs.step * weights.strides()[1], 1},
+               weights.offset() + e * weights.strides()[0] + outputs.begin * weights.strides()[1],
+               weights.dtype());
+    const Tensor b_here = of_expert(scaled), a_here = of_expert(a);
+    GemmArgs args;
+    args.a = b_here.view();
+    args.b = a_here.view();
+    args.addend = rows.view();
+    args.y = rows.mutable_view();
+    weights.backend().Gemm(desc, args);
+  }
+}
+
 // addend + scale * B A, rounded to `dtype`.
 Tensor AddDelta(const AdaptedModule& module, int slot, const Tensor& addend, DType dtype) {
   const LoraFactors& f = module.adapter->factors(slot);
-  const Tensor b = raw::Clone(f.b.Detach());
-  Tensor scaled = b;
-  b.backend().Affine(b.view(), f.scale(), 0, scaled.mutable_view());
+  if (module.host->kind() == AdapterHost::Kind::kGroupedLinear) {
+    Tensor sum = addend.defined()
+                     ? raw::Clone(addend)
+                     : Tensor::Zeros(f.b.backend(), module.host->weight_shape(), dtype);
+    AddExpertDelta(module, slot, sum);
+    return sum;
+  }
+  const Tensor scaled = ScaledB(f);
   // An embedding's A lies transposed, [V, R]: W[V, C] + A B'ᵀ.
   if (module.host->kind() == AdapterHost::Kind::kEmbedding) {
     return Product(f.a.Detach(), scaled, GemmLayout::kNT, addend, dtype);
@@ -65,9 +113,17 @@ Tensor LoraDelta(const AdaptedModule& module, int slot) {
 absl::StatusOr<MergedWeights> MergedWeights::Merge(Module& root, const AdapterSet& set, int slot) {
   MergedWeights merged(set);
   std::vector<Tensor> values;
+  std::vector<AdapterHost*> hosts;
   for (const AdaptedModule& module : set.modules()) {
     const LoraFactors& f = module.adapter->factors(slot);
-    const Tensor base = module.host->weight().value().Detach();
+    // Gate and up of a stack of experts are two modules, one behind the other, of one weight.
+    const bool same = !hosts.empty() && hosts.back() == module.host;
+    const Tensor base = same ? values.back() : module.host->weight().value().Detach();
+    if (same) {
+      values.pop_back();
+      hosts.pop_back();
+    }
+    hosts.push_back(module.host);
     values.push_back(AddDelta(module, slot, base, base.dtype()));
     if (!AllFinite(f.a) || !AllFinite(f.b) || !AllFinite(values.back())) {
       return absl::InvalidArgumentError(
@@ -81,7 +137,7 @@ absl::StatusOr<MergedWeights> MergedWeights::Merge(Module& root, const AdapterSe
     merged.originals_.push_back({candidate.host, Tensor()});
   }
   for (size_t i = 0; i < values.size(); ++i) {
-    AdapterHost* host = set.modules()[i].host;
+    AdapterHost* host = hosts[i];
     merged.originals_.push_back({host, host->weight().value().Detach()});
     host->weight().Assign(values[i]);
   }

@@ -9,7 +9,8 @@
 
 namespace lorica {
 
-// scale * B A of one module, [out, in] ([V, C] for an embedding), in the accumulator type.
+// scale * B A of one module, [out, in] ([V, C] for an embedding; for experts [E, out, in], zero
+// where the module is a part), in the accumulator type.
 Tensor LoraDelta(const AdaptedModule& module, int slot = 0);
 
 // While it lives, the base weights of a set's modules are W + scale * B A, summed in f32 (f64) and

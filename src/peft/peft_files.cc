@@ -220,6 +220,10 @@ absl::Status SavePeftAdapter(FileSystem& files, const std::string& folder, const
   std::vector<Tensor> tensors;
   std::vector<SafetensorsTensor> entries;
   for (const AdaptedModule& module : set.modules()) {
+    if (module.host->kind() == AdapterHost::Kind::kGroupedLinear) {
+      return absl::UnimplementedError(
+          absl::StrCat("adapters on grouped experts can't be written yet: ", module.path));
+    }
     const LoraFactors& f = module.adapter->factors(options.slot);
     fields.dropout = std::max(fields.dropout, f.dropout);
     fields.modules.push_back({module.path, f.rank(), f.alpha});

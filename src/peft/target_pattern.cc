@@ -6,6 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "lorica/io/quoted.h"
+#include "lorica/nn/grouped_linear.h"
 #include "lorica/tensor/status.h"
 
 namespace lorica {
@@ -50,10 +51,38 @@ bool GlobMatches(absl::string_view glob, absl::string_view text) {
   return g == glob.size();
 }
 
+bool MatchesPath(absl::string_view pattern, absl::string_view path) {
+  if (absl::StrContains(pattern, '*')) return GlobMatches(pattern, path);
+  return pattern == path || absl::EndsWith(path, absl::StrCat(".", pattern));
+}
+
 std::vector<std::string> DefaultTargets() { return {"*_proj", "kv_a_proj_with_mqa"}; }
 
-absl::Status NoMatch(absl::string_view what, absl::string_view pattern,
+// Why a pattern that names a projection of experts finds none, or "".
+std::string WrongKind(absl::string_view pattern, ExpertLoraKind kind,
+                      const std::vector<TargetCandidate>& candidates) {
+  const absl::string_view name = LastName(pattern);
+  if (!HasName(pattern, "experts")) return "";
+  const bool grouped = std::any_of(
+      candidates.begin(), candidates.end(),
+      [](const TargetCandidate& c) { return c.host->kind() == AdapterHost::Kind::kGroupedLinear; });
+  if (!grouped) return "";
+  if (kind != ExpertLoraKind::kSplit && (name == "gate_proj" || name == "up_proj")) {
+    return absl::StrCat("; ", Name(kind), " adapters have one gate_up_proj, the kind split has ",
+                        "gate_proj and up_proj");
+  }
+  if (kind == ExpertLoraKind::kSplit && name == "gate_up_proj") {
+    return "; split adapters have gate_proj and up_proj instead";
+  }
+  return "";
+}
+
+absl::Status NoMatch(absl::string_view what, absl::string_view pattern, ExpertLoraKind kind,
                      const std::vector<TargetCandidate>& candidates) {
+  if (const std::string reason = WrongKind(pattern, kind, candidates); !reason.empty()) {
+    return absl::InvalidArgumentError(absl::StrCat(what, " pattern ", Quoted(pattern),
+                                                   " matches no module of the model", reason));
+  }
   std::vector<std::string> names;
   for (const TargetCandidate& c : candidates) {
     names.push_back(c.path);
@@ -72,10 +101,20 @@ absl::Status NoMatch(absl::string_view what, absl::string_view pattern,
 
 }  // namespace
 
-std::vector<TargetCandidate> ListTargetCandidates(Module& root) {
+std::vector<TargetCandidate> ListTargetCandidates(Module& root, ExpertLoraKind kind) {
   std::vector<TargetCandidate> candidates;
   ForEachModule(root, [&](const std::string& path, Module& module) {
-    if (auto* host = dynamic_cast<AdapterHost*>(&module)) candidates.push_back({path, host});
+    auto* host = dynamic_cast<AdapterHost*>(&module);
+    if (host == nullptr) return;
+    const auto* grouped = dynamic_cast<nn::GroupedLinear*>(host);
+    if (kind == ExpertLoraKind::kSplit && grouped != nullptr &&
+        grouped->outputs() != nn::GroupedLinear::Outputs::kOne) {
+      const std::string parent = path.substr(0, path.size() - LastName(path).size());
+      candidates.push_back({absl::StrCat(parent, "gate_proj"), host, HostPart::kGate});
+      candidates.push_back({absl::StrCat(parent, "up_proj"), host, HostPart::kUp});
+      return;
+    }
+    candidates.push_back({path, host});
   });
   return candidates;
 }
@@ -87,13 +126,17 @@ bool MatchesTarget(absl::string_view pattern, absl::string_view path, AdapterHos
   if (pattern == "all") return !restricted;
   if (expert && !HasName(pattern, "experts")) return false;
   if (restricted && LastName(pattern) != LastName(path)) return false;
-  if (absl::StrContains(pattern, '*')) return GlobMatches(pattern, path);
-  return pattern == path || absl::EndsWith(path, absl::StrCat(".", pattern));
+  if (MatchesPath(pattern, path)) return true;
+  // The stack of experts that a projection belongs to.
+  const size_t dot = path.rfind('.');
+  return kind == AdapterHost::Kind::kGroupedLinear && dot != absl::string_view::npos &&
+         LastName(path.substr(0, dot)) == "experts" && MatchesPath(pattern, path.substr(0, dot));
 }
 
 absl::StatusOr<TargetSelection> SelectTargets(Module& root, const std::vector<std::string>& targets,
-                                              const std::vector<std::string>& excludes) {
-  const std::vector<TargetCandidate> candidates = ListTargetCandidates(root);
+                                              const std::vector<std::string>& excludes,
+                                              ExpertLoraKind kind) {
+  const std::vector<TargetCandidate> candidates = ListTargetCandidates(root, kind);
   const bool defaults = targets.empty();
   const std::vector<std::string> patterns = defaults ? DefaultTargets() : targets;
   std::vector<bool> selected(candidates.size(), false);
@@ -105,7 +148,7 @@ absl::StatusOr<TargetSelection> SelectTargets(Module& root, const std::vector<st
       selected[i] = true;
       ++matches;
     }
-    if (matches == 0 && !defaults) return NoMatch("target", pattern, candidates);
+    if (matches == 0 && !defaults) return NoMatch("target", pattern, kind, candidates);
     selection.matches.emplace_back(pattern, matches);
   }
   for (const std::string& pattern : excludes) {
@@ -115,7 +158,7 @@ absl::StatusOr<TargetSelection> SelectTargets(Module& root, const std::vector<st
       selected[i] = false;
       any = true;
     }
-    if (!any) return NoMatch("exclude", pattern, candidates);
+    if (!any) return NoMatch("exclude", pattern, kind, candidates);
   }
   for (size_t i = 0; i < candidates.size(); ++i) {
     if (!selected[i]) continue;

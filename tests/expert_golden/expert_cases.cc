@@ -139,10 +139,10 @@ Run RunOnce(const Case& c, const CaseTensors& tensors, ExpertNumerics numerics, 
   run.a2 = Leaf(Turned(get("A2", {c.experts, c.inner, c.rank}, c.lora_dtype)));
   run.b2 = Leaf(Turned(get("B2", {c.experts, c.rank, c.width}, c.lora_dtype)));
   const bool fold = numerics == ExpertNumerics::kFast;
-  const GroupedBranch gate_up = MakeGroupedBranch({{.a = run.a1, .b = run.b1}},
-                                                  {{.scale = c.scale}}, c.gate_up, c.dtype, fold);
-  const GroupedBranch down =
-      MakeGroupedBranch({{.a = run.a2, .b = run.b2}}, {{.scale = c.scale}}, c.width, c.dtype, fold);
+  const GroupedBranch gate_up = MakeGroupedBranch({{.a = run.a1, .b = run.b1, .scale = c.scale}},
+                                                  {{}}, c.gate_up, c.dtype, fold);
+  const GroupedBranch down = MakeGroupedBranch({{.a = run.a2, .b = run.b2, .scale = c.scale}}, {{}},
+                                               c.width, c.dtype, fold);
   ExpertsArgs args;
   args.gate_up.weight =
       Weight(Turned(get("W1", {c.experts, c.width, c.gate_up}, c.dtype)), Tensor());

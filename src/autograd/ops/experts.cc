@@ -272,6 +272,11 @@ void CheckProjection(const char* name, const GroupedProjection& p, const Dispatc
   LORICA_CHECK(b.scale_in_b == (numerics == ExpertNumerics::kFast),
                "[experts] B carries the scale in fast numerics, and only there");
   for (const GroupedBranch::Factor& f : b.factors) {
+    for (const GroupedBranch::Factor& other : b.factors) {
+      LORICA_CHECK(b.scale_in_b || f.slot != other.slot || f.scale == other.scale,
+                   "[experts] automodel numerics need one scale per slot, found ", f.scale, " and ",
+                   other.scale);
+    }
     LORICA_CHECK(f.slot >= 0 && f.slot < slots && f.a.rank() == 3 && f.b.rank() == 3 &&
                      f.a.dim(0) == b.a_groups && f.b.dim(0) == b.b_groups &&
                      f.a.dim(1) == f.b.dim(2) && f.a.dim(2) == in && f.rank_begin >= 0 &&

@@ -67,10 +67,10 @@ class Reference {
       if (f.slot != slot) continue;
       const Tensor a = At(Cast(f.a, type_), p.branch->a_groups == 1 ? 0 : expert);
       const Tensor b = At(Cast(f.b, type_), p.branch->b_groups == 1 ? 0 : expert);
-      parts.push_back(Linear(Linear(input, {.weight = a}), {.weight = b}));
+      parts.push_back(Affine(Linear(Linear(input, {.weight = a}), {.weight = b}), f.scale));
       step = f.out_step;
     }
-    return parts.empty() ? y : Add(y, Affine(Assemble(parts, step), options.scale));
+    return parts.empty() ? y : Add(y, Assemble(parts, step));
   }
 
   Tensor Run(const Tensor& x, const Tensor& weights) const {

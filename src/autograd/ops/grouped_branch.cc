@@ -55,8 +55,7 @@ GroupedBranch MakeGroupedBranch(std::vector<GroupedBranch::Factor> factors,
     Tensor b = f.b.Detach();
     if (scale_in_b) {
       b = raw::Clone(raw::Cast(b, AccumulatorOf(b.dtype())));
-      const double scale = slots[static_cast<size_t>(f.slot)].scale;
-      if (b.numel() > 0) backend.Affine(b.view(), scale, 0, b.mutable_view());
+      if (b.numel() > 0) backend.Affine(b.view(), f.scale, 0, b.mutable_view());
     }
     CopyInto(b, branch.b, f.slot * branch.b_groups, f.out_begin, f.out_step, f.rank_begin);
   }

@@ -85,6 +85,13 @@ bool GroupedProjectionState::NeedsFactors(const Op& op) const {
   return false;
 }
 
+double GroupedProjectionState::ScaleOf(int slot) const {
+  for (const GroupedBranch::Factor& factor : factors_) {
+    if (factor.slot == slot) return factor.scale;
+  }
+  return 1;
+}
+
 std::vector<int32_t> GroupedProjectionState::Matrices(const RowGroups& groups, bool of_a) const {
   std::vector<int32_t> indices;
   for (size_t g = 0; g < groups.slot.size(); ++g) {
@@ -144,8 +151,7 @@ Tensor GroupedProjectionState::Forward(const RowGroups& groups, const Tensor& x,
     for (int g = 0; g < groups.offsets.groups(); ++g) {
       if (groups.slot[g] < 0) continue;
       Tensor part = RowsOf(delta, groups.offsets, g), out = RowsOf(y, groups.offsets, g);
-      part.backend().Affine(part.view(), slots_[static_cast<size_t>(groups.slot[g])].scale, 0,
-                            part.mutable_view());
+      part.backend().Affine(part.view(), ScaleOf(groups.slot[g]), 0, part.mutable_view());
       AddInPlace(out, part.view());
     }
   }
@@ -180,8 +186,7 @@ Tensor GroupedProjectionState::InputGrad(const RowGroups& groups, const Tensor& 
       for (int g = 0; g < groups.offsets.groups(); ++g) {
         if (groups.slot[g] < 0) continue;
         Tensor part = RowsOf(dt, groups.offsets, g);
-        part.backend().Affine(part.view(), slots_[static_cast<size_t>(groups.slot[g])].scale, 0,
-                              part.mutable_view());
+        part.backend().Affine(part.view(), ScaleOf(groups.slot[g]), 0, part.mutable_view());
       }
     }
     if (HasDropout() || numerics == ExpertNumerics::kAutomodel) {
@@ -284,7 +289,7 @@ void GroupedProjectionState::AddFactorGrads(const RowGroups& groups, const Op& o
       WeightGradient sum(factor.b);
       add(Columns(dy, factor.out_begin, factor.out_step, factor.b.dim(1)),
           t.Narrow(1, factor.rank_begin, rank), factor.slot, b_groups_ == 1 && !one_expert,
-          slots_[static_cast<size_t>(factor.slot)].scale, sum.view());
+          factor.scale, sum.view());
       grads[static_cast<size_t>(input_number) + 1] = sum.Result();
     }
   }

@@ -53,6 +53,8 @@ class GroupedProjectionState {
     return b_groups_ == 1 ? slot : slot * b_groups_ + expert;
   }
   int FactorInput(size_t factor) const { return first_input_ + 2 + 2 * static_cast<int>(factor); }
+  // Of all factors of a slot, where B doesn't carry it.
+  double ScaleOf(int slot) const;
   // The matrices of A or B that the groups meet, -1 without a slot.
   std::vector<int32_t> Matrices(const RowGroups& groups, bool of_a) const;
   // x with the dropout of each row's slot.

@@ -1,78 +1,21 @@
 #include "lorica/autograd/router.h"
 
 #include <algorithm>
-#include <cmath>
 #include <limits>
 
 #include "lorica/autograd/kept_choice.h"
 #include "lorica/autograd/op.h"
-#include "lorica/autograd/ops/check_inputs.h"
+#include "lorica/autograd/ops/router_scores.h"
 
 namespace lorica {
 namespace {
 
+using ops::Score;
+using ops::ScoreGrad;
+using ops::ToHost;
+
 // Keeps a sum of weights from 0; upstream's constant.
 constexpr double kLeastSum = 1e-20;
-
-template <typename T>
-std::vector<T> ToHost(const Tensor& x) {
-  const Tensor whole = raw::Contiguous(raw::Cast(x, DTypeOf<T>::value));
-  std::vector<T> values(static_cast<size_t>(whole.numel()));
-  if (!values.empty()) whole.backend().CopyToHost(whole.view(), values.data());
-  return values;
-}
-
-// In place; the greatest value is taken off first.
-template <typename T>
-void Softmax(absl::Span<T> x) {
-  T max = -std::numeric_limits<T>::infinity(), sum = 0;
-  for (T v : x) max = std::max(max, v);
-  for (T& v : x) sum += v = std::exp(v - max);
-  for (T& v : x) v /= sum;
-}
-
-template <typename T>
-T Sigmoid(T x) {
-  return 1 / (1 + std::exp(-x));
-}
-
-// log(1 + exp(x)) without overflow.
-template <typename T>
-T Softplus(T x) {
-  return std::max(x, T{0}) + std::log1p(std::exp(-std::abs(x)));
-}
-
-// Scores of one token from its logits, in place.
-template <typename T>
-void Score(ScoreFunction function, absl::Span<T> x) {
-  switch (function) {
-    case ScoreFunction::kSoftmax:
-      return Softmax(x);
-    case ScoreFunction::kSigmoid:
-      for (T& v : x) v = Sigmoid(v);
-      return;
-    case ScoreFunction::kSqrtSoftplus:
-      for (T& v : x) v = std::sqrt(Softplus(v));
-      return;
-  }
-}
-
-// d loss / d logits from d loss / d scores, both [E] or both of the chosen ones.
-template <typename T>
-void ScoreGrad(ScoreFunction function, absl::Span<const T> logits, absl::Span<const T> scores,
-               absl::Span<T> grad) {
-  if (function == ScoreFunction::kSoftmax) {
-    T dot = 0;
-    for (size_t i = 0; i < grad.size(); ++i) dot += grad[i] * scores[i];
-    for (size_t i = 0; i < grad.size(); ++i) grad[i] = scores[i] * (grad[i] - dot);
-    return;
-  }
-  for (size_t i = 0; i < grad.size(); ++i) {
-    grad[i] *= function == ScoreFunction::kSigmoid
-                   ? scores[i] * (1 - scores[i])
-                   : Sigmoid(logits[i]) / (2 * std::max(scores[i], std::numeric_limits<T>::min()));
-  }
-}
 
 // The `count` greatest, falling, the lowest index first among equals.
 template <typename T>
@@ -244,76 +187,10 @@ struct RouteOp : Op {
   }
 };
 
-// loss = sum over i of share_i / n * sum over valid t of s[t, i].
-struct LoadBalancingOp : Op {
-  static constexpr const char* kName = "load_balancing_loss";
-  ScoreFunction score = ScoreFunction::kSoftmax;
-  std::vector<double> share;   // [E], f_i / n
-  std::vector<uint8_t> valid;  // [T] or empty
-  Saved logits;
-  auto saved() const { return std::tie(logits); }
-
-  template <typename T, typename Body>
-  void ForTokens(const Tensor& input, const Body& body) const {
-    const std::vector<T> all = ToHost<T>(input);
-    const size_t num = share.size();
-    for (size_t t = 0; t < static_cast<size_t>(input.dim(0)); ++t) {
-      if (!valid.empty() && valid[t] == 0) continue;
-      const absl::Span<const T> row(all.data() + t * num, num);
-      std::vector<T> scores(row.begin(), row.end());
-      Score<T>(score, absl::MakeSpan(scores));
-      body(t, row, scores);
-    }
-  }
-  template <typename T>
-  Tensor Loss(const Tensor& input) const {
-    std::vector<T> mean(share.size(), T{0});
-    ForTokens<T>(input, [&](size_t, absl::Span<const T>, const std::vector<T>& scores) {
-      for (size_t i = 0; i < scores.size(); ++i) mean[i] += scores[i];
-    });
-    T loss = 0;
-    for (size_t i = 0; i < mean.size(); ++i) loss += static_cast<T>(share[i]) * mean[i];
-    return Tensor::FromHost<T>(input.backend(), {}, {loss});
-  }
-  template <typename T>
-  Tensor Grad(const Tensor& dy) const {
-    const Tensor input = logits.get(kName);
-    std::vector<T> dx(static_cast<size_t>(input.numel()), T{0}), ds(share.size());
-    const T factor = static_cast<T>(dy.item());
-    ForTokens<T>(input, [&](size_t t, absl::Span<const T> row, const std::vector<T>& scores) {
-      for (size_t i = 0; i < ds.size(); ++i) ds[i] = factor * static_cast<T>(share[i]);
-      ScoreGrad<T>(score, row, scores, absl::MakeSpan(ds));
-      std::copy(ds.begin(), ds.end(), dx.begin() + static_cast<std::ptrdiff_t>(t * ds.size()));
-    });
-    return Tensor::FromHost<T>(input.backend(), input.shape(), dx);
-  }
-  Tensor Forward(const Tensor& input) {
-    if (needs(0)) logits = input;
-    return input.dtype() == DType::kF64 ? Loss<double>(input) : Loss<float>(input);
-  }
-  Grads<1> Backward(const Tensor& dy) const {
-    return {dy.dtype() == DType::kF64 ? Grad<double>(dy) : Grad<float>(dy)};
-  }
-};
-
-void CheckOptions(const char* op, const Tensor& logits, const RouterOptions& options) {
-  ops::CheckCompute(op, logits);
-  LORICA_CHECK(logits.rank() == 2, "[", op, "] logits [T, E] expected, found ", logits.shape());
-  const int64_t num = logits.dim(1);
-  LORICA_CHECK(options.top_k >= 1 && options.top_k <= num, "[", op, "] ", options.top_k,
-               " experts a token of ", num);
-  LORICA_CHECK(!options.softmax_after_topk || options.score == ScoreFunction::kSoftmax, "[", op,
-               "] only a softmax can follow the choice");
-  LORICA_CHECK(options.groups <= 1 || (num % options.groups == 0 && options.top_groups >= 1 &&
-                                       options.top_groups <= options.groups),
-               "[", op, "] ", options.top_groups, " of ", options.groups, " groups of ", num,
-               " experts");
-}
-
 }  // namespace
 
 Routing Route(const Tensor& logits, const RouterOptions& options, const Tensor& correction_bias) {
-  CheckOptions("route", logits, options);
+  ops::CheckRouterOptions("route", logits, options);
   LORICA_CHECK(!correction_bias.defined() || correction_bias.shape() == Shape({logits.dim(1)}),
                "[route] a correction bias of shape ", correction_bias.shape(), " for ",
                logits.dim(1), " experts");
@@ -328,57 +205,6 @@ Routing Route(const Tensor& logits, const RouterOptions& options, const Tensor& 
   routing.experts = op.experts;
   routing.weights = Apply(std::move(op), logits);
   return routing;
-}
-
-std::vector<int64_t> ExpertLoad(absl::Span<const int32_t> experts, int64_t num_experts,
-                                int64_t tokens, absl::Span<const uint8_t> valid) {
-  LORICA_CHECK(tokens == 0 ? experts.empty() : experts.size() % static_cast<size_t>(tokens) == 0,
-               "[expert_load] ", experts.size(), " choices of ", tokens, " tokens");
-  LORICA_CHECK(valid.empty() || static_cast<int64_t>(valid.size()) == tokens, "[expert_load] ",
-               valid.size(), " marks for ", tokens, " tokens");
-  std::vector<int64_t> load(static_cast<size_t>(num_experts), 0);
-  const size_t top_k = tokens == 0 ? 1 : experts.size() / static_cast<size_t>(tokens);
-  for (size_t i = 0; i < experts.size(); ++i) {
-    if (!valid.empty() && valid[i / top_k] == 0) continue;
-    if (experts[i] >= 0 && experts[i] < num_experts) ++load[static_cast<size_t>(experts[i])];
-  }
-  return load;
-}
-
-Tensor LoadBalancingLoss(const Tensor& logits, const RouterOptions& options,
-                         absl::Span<const int32_t> experts, absl::Span<const uint8_t> valid) {
-  CheckOptions("load_balancing_loss", logits, options);
-  const int64_t tokens = logits.dim(0), num = logits.dim(1);
-  int64_t count = tokens;
-  if (!valid.empty())
-    count = std::count_if(valid.begin(), valid.end(), [](uint8_t v) { return v; });
-  const std::vector<int64_t> load = ExpertLoad(experts, num, tokens, valid);
-  LoadBalancingOp op;
-  op.score = options.score;
-  op.valid.assign(valid.begin(), valid.end());
-  const double n = static_cast<double>(std::max<int64_t>(count, 1));
-  for (int64_t l : load) {
-    op.share.push_back(static_cast<double>(l * num) / (static_cast<double>(options.top_k) * n * n));
-  }
-  return Apply(std::move(op), logits);
-}
-
-void UpdateCorrectionBias(Tensor& bias, absl::Span<const int64_t> load, double factor) {
-  LORICA_CHECK(bias.defined() && bias.shape() == Shape({static_cast<int64_t>(load.size())}) &&
-                   (bias.dtype() == DType::kF32 || bias.dtype() == DType::kF64),
-               "[correction_bias] a load of ", load.size(), " experts needs as many f32 values");
-  double mean = 0;
-  for (int64_t l : load) mean += static_cast<double>(l);
-  mean /= static_cast<double>(std::max<size_t>(load.size(), 1));
-  for (size_t i = 0; i < load.size(); ++i) {
-    const double gap = mean - static_cast<double>(load[i]);
-    const double step = gap > 0 ? factor : gap < 0 ? -factor : 0;
-    if (bias.dtype() == DType::kF64) {
-      bias.mutable_data<double>()[i] += step;
-    } else {
-      bias.mutable_data<float>()[i] += static_cast<float>(step);
-    }
-  }
 }
 
 }  // namespace lorica

@@ -1,0 +1,135 @@
+#include "lorica/nn/moe.h"
+
+#include <utility>
+
+#include "lorica/autograd/kept_choice.h"
+#include "lorica/tensor/check.h"
+
+namespace lorica::nn {
+namespace {
+
+const MoeConfig& Checked(const MoeConfig& config) {
+  LORICA_CHECK(config.hidden > 0 && config.experts > 0 && config.expert_width > 0 &&
+                   config.router.top_k > 0 && config.router.top_k <= config.experts &&
+                   config.shared_width >= 0 && config.latent >= 0,
+               "[moe] ", config.experts, " experts of width ", config.expert_width, ", ",
+               config.router.top_k, " a token, hidden size ", config.hidden);
+  LORICA_CHECK(!config.shared_gate || config.shared_width > 0,
+               "[moe] a gate of shared experts needs shared experts");
+  return config;
+}
+
+RouterConfig RouterOf(const MoeConfig& config) {
+  return {.hidden = config.hidden,
+          .experts = config.experts,
+          .options = config.router,
+          .bias = config.router_bias,
+          .correction_bias = config.correction_bias,
+          .wide = config.router_wide};
+}
+
+int64_t ExpertInput(const MoeConfig& config) {
+  return config.latent > 0 ? config.latent : config.hidden;
+}
+
+GroupedLinear::Outputs OutputsOf(const MoeConfig& config) {
+  if (!config.activation.gated()) return GroupedLinear::Outputs::kOne;
+  return config.activation.interleaved ? GroupedLinear::Outputs::kInterleaved
+                                       : GroupedLinear::Outputs::kGateAndUp;
+}
+
+}  // namespace
+
+GroupedExperts::GroupedExperts(const MoeConfig& config, DType compute)
+    : config_(config),
+      gate_up_(GroupedLinear::Declare(
+          config.experts, config.expert_width * (config.activation.gated() ? 2 : 1),
+          ExpertInput(config), compute, config.expert_bias, OutputsOf(config))),
+      down_(GroupedLinear::Declare(config.experts, ExpertInput(config), config.expert_width,
+                                   compute, config.expert_bias)) {}
+
+Tensor GroupedExperts::Forward(const Tensor& x, const Tensor& weights,
+                               std::shared_ptr<const DispatchPlan> plan,
+                               const ForwardContext& context) {
+  ExpertsArgs args;
+  args.gate_up = gate_up_.Projection(context, config_.numerics);
+  args.down = down_.Projection(context, config_.numerics);
+  args.activation = config_.activation;
+  args.placement = config_.placement;
+  args.numerics = config_.numerics;
+  args.plan = std::move(plan);
+  if (!context.spans.spans().empty()) args.spans = &context.spans;
+  args.sequences = &context.sequences;
+  args.row_keys = context.row_keys;
+  return Experts(x, weights, args);
+}
+
+void GroupedExperts::Visit(ModuleVisitor& visitor) {
+  const char* first = config_.activation.gated() ? "gate_up_proj" : "up_proj";
+  visitor.OnChild(first, gate_up_);
+  if (gate_up_.bias().defined()) {
+    visitor.OnParameter(std::string(first) + "_bias", gate_up_.bias());
+  }
+  visitor.OnChild("down_proj", down_);
+  if (down_.bias().defined()) visitor.OnParameter("down_proj_bias", down_.bias());
+}
+
+Moe::Moe(const MoeConfig& config, DType compute)
+    : config_(Checked(config)), router_(RouterOf(config), compute), experts_(config, compute) {
+  statistics_.load.assign(static_cast<size_t>(config.experts), 0);
+  if (config.latent > 0) {
+    latent_in_ = Linear::Declare(config.latent, config.hidden, false, compute);
+    latent_out_ = Linear::Declare(config.hidden, config.latent, false, compute);
+  }
+  if (config.shared_width > 0) {
+    shared_.emplace(config.hidden, config.shared_width, false, compute);
+    if (config.shared_gate) shared_gate_ = Linear::Declare(1, config.hidden, false, compute);
+  }
+}
+
+Tensor Moe::Forward(const Tensor& x, const ForwardContext& context) {
+  const int64_t tokens = x.dim(0);
+  const Tensor logits = router_.Logits(x, context);
+  const Routing routing = router_.Choose(logits);
+  Tensor weights = routing.weights;
+  const auto plan = KeepChoice<DispatchPlan>([&] {
+    // Here a forward pass counts once, however often its blocks are run again.
+    const std::vector<int64_t> load = ExpertLoad(*routing.experts, config_.experts, tokens);
+    for (size_t i = 0; i < load.size(); ++i) statistics_.load[i] += load[i];
+    ++statistics_.batches;
+    if (config_.aux_loss_coefficient > 0) {
+      NoGrad no_grad;
+      statistics_.aux_loss += LoadBalancingLoss(logits, config_.router, *routing.experts).item();
+    }
+    return MakeDispatchPlan(*routing.experts, tokens, config_.router.top_k, config_.experts);
+  });
+  if (config_.aux_loss_coefficient > 0 && GradEnabled()) {
+    const Tensor loss = LoadBalancingLoss(logits, config_.router, *routing.experts);
+    weights = AttachLoss(weights, loss, config_.aux_loss_coefficient * static_cast<double>(tokens));
+  }
+  const Tensor input = latent_in_.has_value() ? latent_in_->Forward(x, context) : x;
+  Tensor y = experts_.Forward(input, weights, plan, context);
+  if (latent_out_.has_value()) y = latent_out_->Forward(y, context);
+  if (!shared_.has_value()) return y;
+  Tensor shared = shared_->Forward(x, context);
+  if (shared_gate_.has_value()) shared = Mul(Sigmoid(shared_gate_->Forward(x, context)), shared);
+  return Add(y, shared);
+}
+
+MoeStatistics Moe::TakeStatistics() {
+  MoeStatistics taken = std::move(statistics_);
+  statistics_ = MoeStatistics();
+  statistics_.load.assign(static_cast<size_t>(config_.experts), 0);
+  return taken;
+}
+
+void Moe::Visit(ModuleVisitor& visitor) {
+  visitor.OnChild(config_.router_name, router_);
+  if (latent_in_.has_value()) visitor.OnChild("fc1_latent_proj", *latent_in_);
+  visitor.OnChild("experts", experts_);
+  if (latent_out_.has_value()) visitor.OnChild("fc2_latent_proj", *latent_out_);
+  if (shared_.has_value()) visitor.OnChild(config_.shared_name, *shared_);
+  if (shared_gate_.has_value()) visitor.OnChild("shared_expert_gate", *shared_gate_);
+}
+
+}  // namespace lorica::nn
