@@ -38,6 +38,8 @@ class FileCommit {
   ~FileCommit();
 
   WritableFile& file() { return *file_; }
+  // Where the bytes lie until Commit.
+  const std::string& temporary_path() const { return temporary_; }
   // Sync, close, rename over an existing file, sync the folder. Once.
   absl::Status Commit();
 

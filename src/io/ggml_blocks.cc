@@ -1,20 +1,21 @@
 #include "lorica/io/ggml_blocks.h"
 
+#include <algorithm>
 #include <cmath>
 #include <cstring>
 
 #include "absl/strings/str_cat.h"
-#include "lorica/tensor/dtype.h"
 
 namespace lorica::internal {
 namespace {
 
 constexpr size_t kBlock = 32;
 
-uint16_t LoadU16(const uint8_t* at) {
-  uint16_t value;
-  std::memcpy(&value, at, sizeof(value));
-  return value;
+// The fifth bits of a block's elements, one after the other.
+uint32_t LoadHighBits(const uint8_t* at) {
+  uint32_t bits;
+  std::memcpy(&bits, at, sizeof(bits));
+  return bits;
 }
 
 }  // namespace
@@ -23,7 +24,7 @@ uint16_t LoadU16(const uint8_t* at) {
 // 8).
 void DecodeQ4_0(const uint8_t* source, size_t blocks, float* out) {
   for (size_t b = 0; b < blocks; ++b, source += 18, out += kBlock) {
-    const float d = HalfToFloat(LoadU16(source));
+    const float d = LoadHalf(source);
     const uint8_t* q = source + 2;
     for (size_t j = 0; j < kBlock / 2; ++j) {
       out[j] = d * static_cast<float>((q[j] & 0x0F) - 8);
@@ -35,8 +36,8 @@ void DecodeQ4_0(const uint8_t* source, size_t blocks, float* out) {
 // Q4_1: f16 d, f16 m, 16 bytes as in Q4_0: d * q + m, the product rounded before the sum.
 void DecodeQ4_1(const uint8_t* source, size_t blocks, float* out) {
   for (size_t b = 0; b < blocks; ++b, source += 20, out += kBlock) {
-    const float d = HalfToFloat(LoadU16(source));
-    const float m = HalfToFloat(LoadU16(source + 2));
+    const float d = LoadHalf(source);
+    const float m = LoadHalf(source + 2);
     const uint8_t* q = source + 4;
     for (size_t j = 0; j < kBlock / 2; ++j) {
       const float low = d * static_cast<float>(q[j] & 0x0F);
@@ -47,10 +48,43 @@ void DecodeQ4_1(const uint8_t* source, size_t blocks, float* out) {
   }
 }
 
+// Q5_0: f16 d, u32 of fifth bits, 16 bytes as in Q4_0: d * (q - 16).
+void DecodeQ5_0(const uint8_t* source, size_t blocks, float* out) {
+  for (size_t b = 0; b < blocks; ++b, source += 22, out += kBlock) {
+    const float d = LoadHalf(source);
+    const uint32_t high = LoadHighBits(source + 2);
+    const uint8_t* q = source + 6;
+    for (size_t j = 0; j < kBlock / 2; ++j) {
+      const int first = (q[j] & 0x0F) | static_cast<int>((high >> j & 1) << 4);
+      const int second = (q[j] >> 4) | static_cast<int>((high >> (j + kBlock / 2) & 1) << 4);
+      out[j] = d * static_cast<float>(first - 16);
+      out[j + kBlock / 2] = d * static_cast<float>(second - 16);
+    }
+  }
+}
+
+// Q5_1: f16 d, f16 m, u32 of fifth bits, 16 bytes: d * q + m, the product rounded before the sum.
+void DecodeQ5_1(const uint8_t* source, size_t blocks, float* out) {
+  for (size_t b = 0; b < blocks; ++b, source += 24, out += kBlock) {
+    const float d = LoadHalf(source);
+    const float m = LoadHalf(source + 2);
+    const uint32_t high = LoadHighBits(source + 4);
+    const uint8_t* q = source + 8;
+    for (size_t j = 0; j < kBlock / 2; ++j) {
+      const int first = (q[j] & 0x0F) | static_cast<int>((high >> j & 1) << 4);
+      const int second = (q[j] >> 4) | static_cast<int>((high >> (j + kBlock / 2) & 1) << 4);
+      const float low_product = d * static_cast<float>(first);
+      const float high_product = d * static_cast<float>(second);
+      out[j] = low_product + m;
+      out[j + kBlock / 2] = high_product + m;
+    }
+  }
+}
+
 // Q8_0: f16 d, 32 signed bytes: q * d.
 void DecodeQ8_0(const uint8_t* source, size_t blocks, float* out) {
   for (size_t b = 0; b < blocks; ++b, source += 34, out += kBlock) {
-    const float d = HalfToFloat(LoadU16(source));
+    const float d = LoadHalf(source);
     int8_t q[kBlock];
     std::memcpy(q, source + 2, kBlock);
     for (size_t j = 0; j < kBlock; ++j) out[j] = static_cast<float>(q[j]) * d;

@@ -85,7 +85,7 @@ absl::string_view Name(GgufType type) {
   return id < kTypes ? kNames[id] : "unknown";
 }
 
-absl::StatusOr<GgufFile> GgufFile::Open(const std::string& path, FileSystem& files) {
+absl::StatusOr<GgufFile> GgufFile::OpenOne(const std::string& path, FileSystem& files) {
   LORICA_ASSIGN_OR_RETURN(MappedFile mapped, files.Map(path));
   auto mapping = std::make_shared<const MappedFile>(std::move(mapped));
   LORICA_ASSIGN_OR_RETURN(GgufFile file, Parse(mapping->bytes(), path));
@@ -246,7 +246,9 @@ const GgufTensor* GgufFile::Find(absl::string_view name) const {
 }
 
 absl::Span<const uint8_t> GgufFile::Bytes(const GgufTensor& tensor) const {
-  return bytes_.subspan(tensor.begin, tensor.end - tensor.begin);
+  const absl::Span<const uint8_t> bytes =
+      tensor.part == 0 ? bytes_ : later_parts_[tensor.part - 1].bytes;
+  return bytes.subspan(tensor.begin, tensor.end - tensor.begin);
 }
 
 }  // namespace lorica

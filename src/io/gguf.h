@@ -1,5 +1,5 @@
-// GGUF version 2 and 3, little-endian: typed metadata and tensors. The reader checks every count,
-// length and offset against the file; the writer streams.
+// GGUF version 2 and 3, little-endian: typed metadata and tensors, in one file or split over
+// several. The reader checks every count, length and offset against the file; the writer streams.
 #ifndef LORICA_IO_GGUF_H_
 #define LORICA_IO_GGUF_H_
 
@@ -46,19 +46,31 @@ struct GgufTensor {
       shape;       // row-major, so the reverse of the file's dimensions: a linear is [out, in]
   uint64_t begin;  // byte range in the file
   uint64_t end;
+  size_t part = 0;  // which file of a split one
 };
 
 // A parsed file. Copies share the mapping. Thread-safe once built. Metadata stays in the file: a
 // getter reads it there, and string arrays come out as views into it.
 class GgufFile {
  public:
+  // A file whose metadata says that it is the first of several (`split.count`) brings the others
+  // along, which lie beside it under `<name>-0000i-of-0000n.gguf`. Errors: another part than the
+  // first, a part that is missing or belongs elsewhere, another count of tensors than announced.
   static absl::StatusOr<GgufFile> Open(const std::string& path, FileSystem& files = PosixFiles());
-  // Borrows `bytes`, which must outlive the result; `where` starts error texts.
+  // One file, be it a part. Borrows `bytes`, which must outlive the result; `where` starts error
+  // texts.
   static absl::StatusOr<GgufFile> Parse(absl::Span<const uint8_t> bytes, absl::string_view where);
+  // The parts of a split file, in order, as one: metadata of the first, tensors of all.
+  static absl::StatusOr<GgufFile> Join(std::vector<GgufFile> parts);
 
   uint32_t version() const { return version_; }
   uint32_t alignment() const { return alignment_; }
   const std::string& where() const { return where_; }
+  // Files of a split one; 1 for any other.
+  size_t parts() const { return 1 + later_parts_.size(); }
+  const std::string& where(size_t part) const {
+    return part == 0 ? where_ : later_parts_[part - 1].where;
+  }
 
   // Keys in file order.
   const std::vector<std::string>& keys() const { return keys_; }
@@ -102,7 +114,15 @@ class GgufFile {
     uint64_t end;
   };
 
+  // Tensors of a split file lie in all parts, metadata only in the first.
+  struct LaterPart {
+    std::shared_ptr<const MappedFile> mapping;  // null after Parse
+    absl::Span<const uint8_t> bytes;
+    std::string where;
+  };
+
   GgufFile() = default;
+  static absl::StatusOr<GgufFile> OpenOne(const std::string& path, FileSystem& files);
   absl::StatusOr<const Value*> Lookup(absl::string_view key, bool is_array,
                                       absl::string_view expected) const;
   absl::Status WrongType(absl::string_view key, const Value& value,
@@ -117,6 +137,7 @@ class GgufFile {
   std::unordered_map<std::string, Value> values_;
   std::vector<GgufTensor> tensors_;
   std::unordered_map<std::string, size_t> tensor_index_;
+  std::vector<LaterPart> later_parts_;
 };
 
 // Metadata to be written, in the order of the calls. A key set twice throws Error.
@@ -152,7 +173,7 @@ struct GgufTensorSpec {
 };
 
 // Writes a version 3 file into `sink`: header at once, then the tensors' bytes in the order of
-// `specs`, one call a tensor.
+// `specs`.
 class GgufWriter {
  public:
   // Borrows `sink`.
@@ -160,6 +181,8 @@ class GgufWriter {
                                           absl::Span<const GgufTensorSpec> specs);
   // All stored bytes of the next tensor; another size throws Error.
   absl::Status AppendTensor(absl::Span<const uint8_t> bytes);
+  // The next bytes of the next tensor, which isn't empty; more than are left of it throws Error.
+  absl::Status AppendPart(absl::Span<const uint8_t> bytes);
   // Checks that every tensor came (else throws Error). Doesn't sync or close the sink.
   absl::Status Finish();
 
@@ -170,6 +193,7 @@ class GgufWriter {
   WritableFile* sink_;
   std::vector<uint64_t> sizes_;
   size_t next_ = 0;
+  uint64_t written_ = 0;  // of the tensor number next_
 };
 
 }  // namespace lorica

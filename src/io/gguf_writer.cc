@@ -149,11 +149,22 @@ absl::Status GgufWriter::Pad(uint64_t bytes) { return sink_->Append(std::string(
 
 absl::Status GgufWriter::AppendTensor(absl::Span<const uint8_t> bytes) {
   LORICA_CHECK(next_ < sizes_.size(), "[gguf] more tensors than announced");
-  LORICA_CHECK(bytes.size() == sizes_[next_], "[gguf] tensor number ", next_, " has ", bytes.size(),
-               " bytes instead of ", sizes_[next_]);
+  LORICA_CHECK(written_ == 0 && bytes.size() == sizes_[next_], "[gguf] tensor number ", next_,
+               " has ", bytes.size(), " bytes instead of ", sizes_[next_] - written_);
+  if (!bytes.empty()) return AppendPart(bytes);
   ++next_;
+  return absl::OkStatus();
+}
+
+absl::Status GgufWriter::AppendPart(absl::Span<const uint8_t> bytes) {
+  LORICA_CHECK(next_ < sizes_.size(), "[gguf] more tensors than announced");
+  LORICA_CHECK(bytes.size() <= sizes_[next_] - written_, "[gguf] tensor number ", next_, " has ",
+               written_ + bytes.size(), " bytes or more instead of ", sizes_[next_]);
   LORICA_RETURN_IF_ERROR(sink_->Append(bytes));
-  return Pad(Padding(bytes.size()));
+  written_ += bytes.size();
+  if (written_ < sizes_[next_]) return absl::OkStatus();
+  written_ = 0;
+  return Pad(Padding(sizes_[next_++]));
 }
 
 absl::Status GgufWriter::Finish() {

@@ -1,6 +1,7 @@
 #include "lorica/io/stored_type.h"
 
 #include <algorithm>
+#include <array>
 #include <bit>
 #include <cstring>
 
@@ -44,9 +45,44 @@ void DecodeBF16(const uint8_t* source, size_t elements, float* out) {
   }
 }
 
-using internal::DecodeQ4_0;
-using internal::DecodeQ4_1;
-using internal::DecodeQ8_0;
+// F8_E5M2 is the upper half of an f16.
+void DecodeF8E5M2(const uint8_t* source, size_t elements, float* out) {
+  for (size_t i = 0; i < elements; ++i) out[i] = HalfToFloat(static_cast<uint16_t>(source[i] << 8));
+}
+
+// One sign bit, four of exponent (bias 7), three of mantissa; no infinity, NaN where all others are
+// set. OCP 8-bit floating point specification, 1.0.
+constexpr float F8E4M3ToFloat(uint32_t bits) {
+  const uint32_t sign = (bits & 0x80u) << 24;
+  const uint32_t exponent = bits >> 3 & 0x0Fu;
+  const uint32_t mantissa = bits & 0x07u;
+  if (exponent == 0x0F && mantissa == 0x07) return std::bit_cast<float>(sign | 0x7FC00000u);
+  if (exponent == 0) {
+    const float magnitude = static_cast<float>(mantissa) / 512;
+    return sign != 0 ? -magnitude : magnitude;
+  }
+  return std::bit_cast<float>(sign | (exponent + 120) << 23 | mantissa << 20);
+}
+
+constexpr std::array<float, 256> kF8E4M3 = [] {
+  std::array<float, 256> table{};
+  for (uint32_t bits = 0; bits < 256; ++bits) table[bits] = F8E4M3ToFloat(bits);
+  return table;
+}();
+
+void DecodeF8E4M3(const uint8_t* source, size_t elements, float* out) {
+  for (size_t i = 0; i < elements; ++i) out[i] = kF8E4M3[source[i]];
+}
+
+// A power of two by its biased exponent; 0 lies below the normal numbers, 255 is NaN.
+void DecodeF8E8M0(const uint8_t* source, size_t elements, float* out) {
+  for (size_t i = 0; i < elements; ++i) {
+    const uint32_t exponent = source[i];
+    out[i] = std::bit_cast<float>(exponent == 0     ? 0x00400000u
+                                  : exponent == 255 ? 0x7FC00000u
+                                                    : exponent << 23);
+  }
+}
 
 // In the order of the enum (checked in TraitsOf's test). Block sizes of ggml types as in the
 // format's own table.
@@ -64,34 +100,34 @@ constexpr StoredTypeTraits kTraits[] = {
     {StoredType::kU16, "U16", 1, 2, -1, true, nullptr},
     {StoredType::kU8, "U8", 1, 1, -1, true, nullptr},
     {StoredType::kBool, "BOOL", 1, 1, -1, true, nullptr},
-    {StoredType::kF8E4M3, "F8_E4M3", 1, 1, -1, true, nullptr},
-    {StoredType::kF8E5M2, "F8_E5M2", 1, 1, -1, true, nullptr},
-    {StoredType::kF8E8M0, "F8_E8M0", 1, 1, -1, true, nullptr},
+    {StoredType::kF8E4M3, "F8_E4M3", 1, 1, -1, true, DecodeF8E4M3},
+    {StoredType::kF8E5M2, "F8_E5M2", 1, 1, -1, true, DecodeF8E5M2},
+    {StoredType::kF8E8M0, "F8_E8M0", 1, 1, -1, true, DecodeF8E8M0},
     {StoredType::kC64, "C64", 1, 8, -1, true, nullptr},
-    {StoredType::kQ4_0, "Q4_0", 32, 18, 2, false, DecodeQ4_0},
-    {StoredType::kQ4_1, "Q4_1", 32, 20, 3, false, DecodeQ4_1},
-    {StoredType::kQ5_0, "Q5_0", 32, 22, 6, false, nullptr},
-    {StoredType::kQ5_1, "Q5_1", 32, 24, 7, false, nullptr},
-    {StoredType::kQ8_0, "Q8_0", 32, 34, 8, false, DecodeQ8_0},
+    {StoredType::kQ4_0, "Q4_0", 32, 18, 2, false, internal::DecodeQ4_0},
+    {StoredType::kQ4_1, "Q4_1", 32, 20, 3, false, internal::DecodeQ4_1},
+    {StoredType::kQ5_0, "Q5_0", 32, 22, 6, false, internal::DecodeQ5_0},
+    {StoredType::kQ5_1, "Q5_1", 32, 24, 7, false, internal::DecodeQ5_1},
+    {StoredType::kQ8_0, "Q8_0", 32, 34, 8, false, internal::DecodeQ8_0},
     {StoredType::kQ8_1, "Q8_1", 32, 40, 9, false, nullptr},
-    {StoredType::kQ2_K, "Q2_K", 256, 84, 10, false, nullptr},
-    {StoredType::kQ3_K, "Q3_K", 256, 110, 11, false, nullptr},
-    {StoredType::kQ4_K, "Q4_K", 256, 144, 12, false, nullptr},
-    {StoredType::kQ5_K, "Q5_K", 256, 176, 13, false, nullptr},
-    {StoredType::kQ6_K, "Q6_K", 256, 210, 14, false, nullptr},
+    {StoredType::kQ2_K, "Q2_K", 256, 84, 10, false, internal::DecodeQ2_K},
+    {StoredType::kQ3_K, "Q3_K", 256, 110, 11, false, internal::DecodeQ3_K},
+    {StoredType::kQ4_K, "Q4_K", 256, 144, 12, false, internal::DecodeQ4_K},
+    {StoredType::kQ5_K, "Q5_K", 256, 176, 13, false, internal::DecodeQ5_K},
+    {StoredType::kQ6_K, "Q6_K", 256, 210, 14, false, internal::DecodeQ6_K},
     {StoredType::kQ8_K, "Q8_K", 256, 292, 15, false, nullptr},
     {StoredType::kIQ2_XXS, "IQ2_XXS", 256, 66, 16, false, nullptr},
     {StoredType::kIQ2_XS, "IQ2_XS", 256, 74, 17, false, nullptr},
     {StoredType::kIQ3_XXS, "IQ3_XXS", 256, 98, 18, false, nullptr},
     {StoredType::kIQ1_S, "IQ1_S", 256, 50, 19, false, nullptr},
-    {StoredType::kIQ4_NL, "IQ4_NL", 32, 18, 20, false, nullptr},
+    {StoredType::kIQ4_NL, "IQ4_NL", 32, 18, 20, false, internal::DecodeIQ4_NL},
     {StoredType::kIQ3_S, "IQ3_S", 256, 110, 21, false, nullptr},
     {StoredType::kIQ2_S, "IQ2_S", 256, 82, 22, false, nullptr},
-    {StoredType::kIQ4_XS, "IQ4_XS", 256, 136, 23, false, nullptr},
+    {StoredType::kIQ4_XS, "IQ4_XS", 256, 136, 23, false, internal::DecodeIQ4_XS},
     {StoredType::kIQ1_M, "IQ1_M", 256, 56, 29, false, nullptr},
     {StoredType::kTQ1_0, "TQ1_0", 256, 54, 34, false, nullptr},
     {StoredType::kTQ2_0, "TQ2_0", 256, 66, 35, false, nullptr},
-    {StoredType::kMXFP4, "MXFP4", 32, 17, 39, false, nullptr},
+    {StoredType::kMXFP4, "MXFP4", 32, 17, 39, false, internal::DecodeMXFP4},
     {StoredType::kNVFP4, "NVFP4", 64, 36, 40, false, nullptr},
     {StoredType::kQ1_0, "Q1_0", 128, 18, 41, false, nullptr},
 };

@@ -32,12 +32,11 @@ enum class StoredType : uint8_t {
   kU16,
   kU8,
   kBool,
-  // Recognised in safetensors, not readable.
   kF8E4M3,
   kF8E5M2,
   kF8E8M0,
-  kC64,
-  // ggml blocks. Readable: Q4_0, Q4_1, Q8_0.
+  kC64,  // recognised, not readable
+  // ggml blocks. Readable: Q4_0 to Q8_0, Q2_K to Q6_K, IQ4_NL, IQ4_XS, MXFP4.
   kQ4_0,
   kQ4_1,
   kQ5_0,

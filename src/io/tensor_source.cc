@@ -67,9 +67,10 @@ class ParsedSource final : public TensorSource {
   }
 
   void Add(GgufFile file) {
-    files_.push_back(file.where());
+    for (size_t part = 0; part < file.parts(); ++part) files_.push_back(file.where(part));
     for (const GgufTensor& tensor : file.tensors()) {
-      tensors_.emplace(tensor.name, Tensor{{tensor.type, tensor.shape}, file.Bytes(tensor), 0});
+      tensors_.emplace(tensor.name,
+                       Tensor{{tensor.type, tensor.shape}, file.Bytes(tensor), tensor.part});
       names_.push_back(tensor.name);
     }
     gguf_.emplace(std::move(file));

@@ -42,8 +42,8 @@ class TensorSource {
   // `target` (stored_type.h) into `out`; a tensor of rank 0 has one row. Rows of a quantised rank-1
   // tensor must fall on blocks. Rows out of range throw Error; an unsupported type is a Status. May
   // run on several threads.
-  absl::Status Read(absl::string_view name, int64_t first_row, int64_t rows, DType target,
-                    void* out) const;
+  virtual absl::Status Read(absl::string_view name, int64_t first_row, int64_t rows, DType target,
+                            void* out) const;
   // All of it.
   absl::Status ReadAll(absl::string_view name, DType target, void* out) const;
 };
@@ -61,6 +61,14 @@ absl::StatusOr<std::unique_ptr<TensorSource>> OpenFolderSource(const std::string
 
 // Names and row order as in the GGUF file.
 std::unique_ptr<TensorSource> MakeGgufSource(GgufFile file);
+
+// The tensors of `source`, where each 8-bit weight `X` of shape [..., rows, columns] has a
+// companion `X_scale_inv` of floats [..., ceil(rows / block_rows), ceil(columns / block_columns)],
+// one for each block of the matrix. Read multiplies by it: one product in f32, rounded once to the
+// target. The companions don't appear among the names; Bytes are the stored ones. Errors: a weight
+// without scales or the reverse, a shape that doesn't fit.
+absl::StatusOr<std::unique_ptr<TensorSource>> MakeBlockScaledSource(
+    std::unique_ptr<TensorSource> source, int64_t block_rows, int64_t block_columns);
 
 }  // namespace lorica
 

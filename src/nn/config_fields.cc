@@ -160,7 +160,6 @@ const std::vector<NeutralField>& NeutralFields() {
       // Storage and slicing.
       {"compression_config", {}},
       {"pretraining_tp", {"0", "1"}},
-      {"quantization_config", {}},
   };
   return fields;
 }

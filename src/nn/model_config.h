@@ -9,6 +9,7 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "lorica/io/gguf.h"
+#include "lorica/nn/quantization_config.h"
 #include "lorica/nn/rope.h"
 
 namespace lorica {
@@ -67,6 +68,7 @@ struct ModelConfig {
 
   std::vector<int64_t> eos_token_ids;  // may be empty
   int64_t bos_token_id = -1;           // -1: none
+  QuantizationConfig quantization;     // of the files, which changes no path or shape
   std::string stored_dtype;            // as the file names it; empty where it doesn't
   // Sentences for people: what was found in the file and has no effect here.
   std::vector<std::string> notes;

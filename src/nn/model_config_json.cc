@@ -24,16 +24,17 @@ constexpr JsonOptions kJsonOptions = {
 
 // What ReadFields looks at, besides RopeKeys().
 constexpr absl::string_view kSharedKeys[] = {
-    "architectures",     "attention_dropout",
-    "bos_token_id",      "dtype",
-    "eos_token_id",      "head_dim",
-    "hidden_act",        "hidden_activation",
-    "hidden_size",       "initializer_range",
-    "intermediate_size", "max_position_embeddings",
-    "model_type",        "num_attention_heads",
-    "num_hidden_layers", "num_key_value_heads",
-    "rms_norm_eps",      "tie_word_embeddings",
-    "torch_dtype",       "vocab_size",
+    "architectures",       "attention_dropout",
+    "bos_token_id",        "dtype",
+    "eos_token_id",        "head_dim",
+    "hidden_act",          "hidden_activation",
+    "hidden_size",         "initializer_range",
+    "intermediate_size",   "max_position_embeddings",
+    "model_type",          "num_attention_heads",
+    "num_hidden_layers",   "num_key_value_heads",
+    "quantization_config", "rms_norm_eps",
+    "tie_word_embeddings", "torch_dtype",
+    "vocab_size",
 };
 
 struct ActivationName {

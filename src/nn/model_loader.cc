@@ -109,7 +109,14 @@ absl::StatusOr<ModelFiles> OpenModel(const std::string& path) {
     return files;
   }
   LORICA_ASSIGN_OR_RETURN(files.config, ReadModelConfigFile(JoinPath(path, "config.json")));
-  LORICA_ASSIGN_OR_RETURN(files.tensors, OpenFolderSource(path));
+  LORICA_ASSIGN_OR_RETURN(std::unique_ptr<TensorSource> tensors, OpenFolderSource(path));
+  const QuantizationConfig& quantization = files.config.quantization;
+  if (quantization.kind == Quantization::kFp8Blocks) {
+    LORICA_ASSIGN_OR_RETURN(tensors,
+                            MakeBlockScaledSource(std::move(tensors), quantization.block_rows,
+                                                  quantization.block_columns));
+  }
+  files.tensors = std::move(tensors);
   return files;
 }
 

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "absl/strings/escaping.h"
+#include "absl/strings/str_cat.h"
 #include "io_fixture.h"
 #include "lorica/io/json_file.h"
 #include "lorica/tensor/check.h"
@@ -34,54 +35,94 @@ Json Golden() {
   return json.ok() ? *json : Json();
 }
 
-class GoldenBlocksTest : public testing::TestWithParam<StoredType> {};
+// 64-bit FNV-1a, in hexadecimal.
+std::string Fnv1a(const std::vector<float>& values) {
+  uint64_t hash = 0xCBF29CE484222325u;
+  for (const float value : values) {
+    const float same_nan = std::isnan(value) ? std::numeric_limits<float>::quiet_NaN() : value;
+    for (const char byte : Raw(same_nan)) {
+      hash = (hash ^ static_cast<uint8_t>(byte)) * 0x100000001B3u;
+    }
+  }
+  return absl::StrCat(absl::Hex(hash, absl::kZeroPad16));
+}
 
-// Bit for bit: NaN never occurs, and -0 and 0 differ.
+class GoldenBlocksTest : public testing::TestWithParam<StoredType> {
+ protected:
+  void SetUp() override {
+    const Json golden = Golden()["decode"][std::string(Name(GetParam()))];
+    blocks_ = FromHex(golden["blocks"].get<std::string>());
+    samples_ = FloatsFromHex(golden["every_37th"].get<std::string>());
+    hash_ = golden["fnv1a"].get<std::string>();
+    count_ =
+        blocks_.size() / TraitsOf(GetParam()).block_bytes * TraitsOf(GetParam()).block_elements;
+    ASSERT_GE(count_, 10u * 32);
+  }
+
+  std::vector<float> Decode() const {
+    std::vector<float> values(count_);
+    EXPECT_OK(ConvertElements(GetParam(), blocks_, static_cast<int64_t>(count_), DType::kF32,
+                              values.data()));
+    return values;
+  }
+
+  std::vector<uint8_t> blocks_;
+  std::vector<float> samples_;
+  std::string hash_;
+  size_t count_ = 0;
+};
+
+// Bit for bit, but for the bits of NaN; -0 and 0 differ.
 TEST_P(GoldenBlocksTest, DecodesAsTheReferencePackage) {
-  const Json golden = Golden()["decode"][std::string(Name(GetParam()))];
-  const std::vector<uint8_t> blocks = FromHex(golden["blocks"].get<std::string>());
-  const std::vector<float> want = FloatsFromHex(golden["f32"].get<std::string>());
-  ASSERT_EQ(want.size(), 5u * 32);
-  const int64_t count = static_cast<int64_t>(want.size());
+  const std::vector<float> f32 = Decode();
+  for (size_t i = 0; i < samples_.size(); ++i) {
+    if (std::isnan(samples_[i]) && std::isnan(f32[i * 37])) continue;
+    ASSERT_EQ(Raw(f32[i * 37]), Raw(samples_[i])) << "element " << i * 37;
+  }
+  EXPECT_EQ(Fnv1a(f32), hash_);
 
-  std::vector<float> f32(want.size());
-  ASSERT_OK(ConvertElements(GetParam(), blocks, count, DType::kF32, f32.data()));
-  EXPECT_EQ(std::memcmp(f32.data(), want.data(), want.size() * sizeof(float)), 0);
-
-  std::vector<double> f64(want.size());
-  ASSERT_OK(ConvertElements(GetParam(), blocks, count, DType::kF64, f64.data()));
-  std::vector<BF16> bf16(want.size());
-  ASSERT_OK(ConvertElements(GetParam(), blocks, count, DType::kBF16, bf16.data()));
-  for (size_t i = 0; i < want.size(); ++i) {
-    ASSERT_EQ(f64[i], static_cast<double>(want[i])) << i;
-    ASSERT_EQ(bf16[i].bits, BF16(want[i]).bits) << i;
+  const int64_t count = static_cast<int64_t>(count_);
+  std::vector<double> f64(count_);
+  ASSERT_OK(ConvertElements(GetParam(), blocks_, count, DType::kF64, f64.data()));
+  std::vector<BF16> bf16(count_);
+  ASSERT_OK(ConvertElements(GetParam(), blocks_, count, DType::kBF16, bf16.data()));
+  for (size_t i = 0; i < count_; ++i) {
+    if (std::isnan(f32[i])) continue;
+    ASSERT_EQ(f64[i], static_cast<double>(f32[i])) << i;
+    ASSERT_EQ(bf16[i].bits, BF16(f32[i]).bits) << i;
   }
 }
 
 TEST_P(GoldenBlocksTest, DecodesFromAnyAddressAndByParts) {
-  const Json golden = Golden()["decode"][std::string(Name(GetParam()))];
-  std::vector<uint8_t> blocks = FromHex(golden["blocks"].get<std::string>());
-  const std::vector<float> want = FloatsFromHex(golden["f32"].get<std::string>());
-  blocks.insert(blocks.begin(), 0);
+  const std::vector<float> want = Decode();
+  blocks_.insert(blocks_.begin(), 0);
   const size_t width = TraitsOf(GetParam()).block_bytes;
-  std::vector<float> got(32);
-  ASSERT_OK(ConvertElements(GetParam(), absl::MakeConstSpan(blocks).subspan(1 + 2 * width, width),
-                            32, DType::kF32, got.data()));
-  EXPECT_EQ(std::memcmp(got.data(), want.data() + 64, 32 * sizeof(float)), 0);
+  const size_t elements = TraitsOf(GetParam()).block_elements;
+  std::vector<float> got(elements);
+  ASSERT_OK(ConvertElements(GetParam(), absl::MakeConstSpan(blocks_).subspan(1 + width, width),
+                            static_cast<int64_t>(elements), DType::kF32, got.data()));
+  EXPECT_EQ(std::memcmp(got.data(), want.data() + elements, elements * sizeof(float)), 0);
 }
 
 INSTANTIATE_TEST_SUITE_P(Types, GoldenBlocksTest,
-                         testing::Values(StoredType::kQ4_0, StoredType::kQ4_1, StoredType::kQ8_0),
+                         testing::Values(StoredType::kQ4_0, StoredType::kQ4_1, StoredType::kQ5_0,
+                                         StoredType::kQ5_1, StoredType::kQ8_0, StoredType::kQ2_K,
+                                         StoredType::kQ3_K, StoredType::kQ4_K, StoredType::kQ5_K,
+                                         StoredType::kQ6_K, StoredType::kIQ4_NL,
+                                         StoredType::kIQ4_XS, StoredType::kMXFP4),
                          [](const auto& test) { return std::string(Name(test.param)); });
 
-TEST(EncodeElementsTest, Q8AsTheReferencePackage) {
-  const Json golden = Golden()["encode"]["Q8_0"];
-  const std::vector<float> values = FloatsFromHex(golden["f32"].get<std::string>());
-  const std::vector<uint8_t> want = FromHex(golden["blocks"].get<std::string>());
-  ASSERT_EQ(want.size(), 6u * 34);
-  std::vector<uint8_t> got(want.size());
-  ASSERT_OK(EncodeElements(StoredType::kQ8_0, values, absl::MakeSpan(got)));
-  EXPECT_EQ(got, want);
+TEST(EncodeElementsTest, EveryWritableGgmlTypeAsTheReferencePackage) {
+  const Json golden = Golden()["encode"];
+  const std::vector<float> values = FloatsFromHex(golden["values"].get<std::string>());
+  for (const StoredType type :
+       {StoredType::kF32, StoredType::kF16, StoredType::kBF16, StoredType::kQ8_0}) {
+    const std::vector<uint8_t> want = FromHex(golden[std::string(Name(type))].get<std::string>());
+    ASSERT_EQ(want.size(), *StoredBytes(type, {static_cast<int64_t>(values.size())}));
+    std::vector<uint8_t> got(want.size());
+    ASSERT_OK(EncodeElements(type, values, absl::MakeSpan(got)));
+    EXPECT_EQ(got, want) << Name(type);
+  }
 }
 
 TEST(EncodeElementsTest, Q8RefusesWhatItCannotHold) {
@@ -148,13 +189,39 @@ TEST(ConvertElementsTest, IntegersKeepTheirType) {
   EXPECT_FALSE(ConvertElements(StoredType::kI32, AsBytes(values), 2, DType::kF32, &no).ok());
 }
 
+TEST(ConvertElementsTest, EightBitFloatsWidenExactly) {
+  const auto one = [](StoredType type, uint8_t bits) {
+    float value;
+    EXPECT_OK(ConvertElements(type, std::vector<uint8_t>{bits}, 1, DType::kF32, &value));
+    return value;
+  };
+  // Largest, smallest normal, subnormals, signed zero, NaN; E4M3 has no infinity.
+  EXPECT_EQ(one(StoredType::kF8E4M3, 0x7E), 448.0f);
+  EXPECT_EQ(one(StoredType::kF8E4M3, 0xFE), -448.0f);
+  EXPECT_EQ(one(StoredType::kF8E4M3, 0x38), 1.0f);
+  EXPECT_EQ(one(StoredType::kF8E4M3, 0x08), 0.015625f);
+  EXPECT_EQ(one(StoredType::kF8E4M3, 0x07), 7.0f / 512);
+  EXPECT_EQ(one(StoredType::kF8E4M3, 0x81), -1.0f / 512);
+  EXPECT_EQ(Raw(one(StoredType::kF8E4M3, 0x80)), Raw(-0.0f));
+  EXPECT_TRUE(std::isnan(one(StoredType::kF8E4M3, 0x7F)));
+  EXPECT_TRUE(std::isnan(one(StoredType::kF8E4M3, 0xFF)));
+  EXPECT_EQ(one(StoredType::kF8E5M2, 0x7B), 57344.0f);
+  EXPECT_EQ(one(StoredType::kF8E5M2, 0x81), std::ldexp(-1.0f, -16));
+  EXPECT_EQ(one(StoredType::kF8E5M2, 0x7C), std::numeric_limits<float>::infinity());
+  EXPECT_TRUE(std::isnan(one(StoredType::kF8E5M2, 0x7D)));
+  EXPECT_EQ(one(StoredType::kF8E8M0, 127), 1.0f);
+  EXPECT_EQ(one(StoredType::kF8E8M0, 0), std::ldexp(1.0f, -127));
+  EXPECT_EQ(one(StoredType::kF8E8M0, 254), std::ldexp(1.0f, 127));
+  EXPECT_TRUE(std::isnan(one(StoredType::kF8E8M0, 255)));
+}
+
 TEST(ConvertElementsTest, UnsupportedTypesAreNamed) {
   std::vector<float> out(256);
   const auto status =
-      ConvertElements(StoredType::kQ4_K, std::vector<uint8_t>(144), 256, DType::kF32, out.data());
+      ConvertElements(StoredType::kIQ2_S, std::vector<uint8_t>(82), 256, DType::kF32, out.data());
   EXPECT_EQ(status.code(), absl::StatusCode::kUnimplemented);
-  EXPECT_EQ(status.message(), "type Q4_K is not supported as f32");
-  EXPECT_FALSE(IsConvertible(StoredType::kF8E4M3, DType::kBF16));
+  EXPECT_EQ(status.message(), "type IQ2_S is not supported as f32");
+  EXPECT_FALSE(IsConvertible(StoredType::kC64, DType::kBF16));
 }
 
 TEST(ConvertElementsTest, WrongSizesThrow) {
