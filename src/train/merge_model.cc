@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <optional>
 #include <utility>
 
 #include "absl/strings/match.h"
@@ -29,6 +30,7 @@ constexpr int64_t kCheckTokens = 32;
 double Tolerance(StoredType type) {
   switch (type) {
     case StoredType::kBF16:
+    case StoredType::kQ8_0:  // to 1/254 of the largest in a block
       return 0.12;
     case StoredType::kF16:
       return 0.015;
@@ -37,13 +39,18 @@ double Tolerance(StoredType type) {
   }
 }
 
-absl::StatusOr<std::optional<StoredType>> ParseType(const std::string& name) {
+bool ToGguf(const MergeOptions& options) { return absl::EndsWith(options.output, ".gguf"); }
+
+absl::StatusOr<std::optional<StoredType>> ParseType(const MergeOptions& options) {
+  const std::string& name = options.dtype;
   if (name == "stored") return std::optional<StoredType>();
   if (name == "f32") return std::optional<StoredType>(StoredType::kF32);
   if (name == "bf16") return std::optional<StoredType>(StoredType::kBF16);
   if (name == "f16") return std::optional<StoredType>(StoredType::kF16);
+  if (name == "q8_0" && ToGguf(options)) return std::optional<StoredType>(StoredType::kQ8_0);
   return absl::InvalidArgumentError(
-      absl::StrCat("--dtype: expected stored, f32, bf16 or f16, found ", Quoted(name)));
+      absl::StrCat("--dtype: expected stored, f32, bf16, f16 or, for a GGUF file, q8_0, found ",
+                   Quoted(name), ToGguf(options) ? "" : " for a folder"));
 }
 
 absl::Status CheckOptions(const MergeOptions& options, FileSystem& files) {
@@ -54,10 +61,10 @@ absl::Status CheckOptions(const MergeOptions& options, FileSystem& files) {
       return absl::InvalidArgumentError(absl::StrCat(name, " is needed for merging"));
     }
   }
-  if (absl::EndsWith(options.output, ".gguf")) {
+  if (ToGguf(options) && !IsGgufPath(options.model)) {
     return absl::InvalidArgumentError(absl::StrCat("--output: expected a folder, found ",
                                                    Quoted(options.output),
-                                                   "; writing GGUF files isn't supported yet"));
+                                                   "; only a GGUF model can become a GGUF file"));
   }
   if (files.Stat(options.output).ok()) {
     return absl::InvalidArgumentError(
@@ -72,7 +79,8 @@ StoredType WrittenType(const ModelFiles& model, const std::optional<StoredType>&
   StoredType type = StoredType::kF32;
   for (const std::string& name : model.tensors->names()) {
     const StoredType stored = model.tensors->Find(name)->type;
-    if (stored == StoredType::kBF16) return stored;
+    if (stored == StoredType::kBF16 || stored == StoredType::kQ8_0) return stored;
+    if (stored == StoredType::kF8E4M3 || stored == StoredType::kF8E5M2) return StoredType::kBF16;
     if (stored == StoredType::kF16) type = stored;
   }
   return type;
@@ -143,17 +151,36 @@ absl::StatusOr<Merged> MergeInMemory(const MergeOptions& options, Backend& backe
   return merged;
 }
 
+// One of the two.
+struct Output {
+  std::optional<DirectoryCommit> folder;
+  std::optional<FileCommit> file;
+};
+
+absl::StatusOr<Output> BeginOutput(const MergeOptions& options, FileSystem& files) {
+  Output output;
+  if (ToGguf(options)) {
+    LORICA_ASSIGN_OR_RETURN(FileCommit file, FileCommit::Begin(files, options.output));
+    output.file.emplace(std::move(file));
+  } else {
+    LORICA_ASSIGN_OR_RETURN(DirectoryCommit folder, DirectoryCommit::Begin(files, options.output));
+    output.folder.emplace(std::move(folder));
+  }
+  return output;
+}
+
 }  // namespace
 
 void VisitMergeOptions(MergeOptions& options, OptionVisitor& visitor) {
   visitor.On({.name = "model", .group = "Input", .help = "Hugging Face folder or GGUF file"},
              options.model);
   visitor.On({.name = "adapter", .group = "Input", .help = "PEFT adapter folder"}, options.adapter);
-  visitor.On({.name = "output", .group = "Output", .help = "folder to make"}, options.output);
+  visitor.On({.name = "output", .group = "Output", .help = "folder to make, or .gguf file"},
+             options.output);
   visitor.On({.name = "dtype",
               .group = "Output",
               .help = "type of the merged weights; stored: as they are in the model",
-              .choices = {"stored", "f32", "bf16", "f16"}},
+              .choices = {"stored", "f32", "bf16", "f16", "q8_0"}},
              options.dtype);
 }
 
@@ -165,9 +192,11 @@ absl::StatusOr<MergeSummary> MergeModel(const MergeOptions& options, Backend& ba
   };
   LORICA_RETURN_IF_ERROR(CheckOptions(options, files));
   internal::ChangedModel changed;
-  LORICA_ASSIGN_OR_RETURN(changed.type, ParseType(options.dtype));
+  LORICA_ASSIGN_OR_RETURN(changed.type, ParseType(options));
   LORICA_ASSIGN_OR_RETURN(const ModelFiles opened, AsInputError(OpenModel(options.model)));
-  if (opened.gguf && !changed.type.has_value()) changed.type = TypeOfGguf(opened);
+  const bool to_gguf = ToGguf(options);
+  if (opened.gguf && !to_gguf && !changed.type.has_value()) changed.type = TypeOfGguf(opened);
+  changed.source = opened.tensors.get();
   const DType compute = ComputeFor(opened);
 
   say(absl::StrCat("merging ", options.adapter, " into ", options.model));
@@ -175,18 +204,20 @@ absl::StatusOr<MergeSummary> MergeModel(const MergeOptions& options, Backend& ba
   changed.model = merged.loaded.model.get();
   changed.changed = merged.changed;
 
-  LORICA_ASSIGN_OR_RETURN(DirectoryCommit folder,
-                          AsRunError(DirectoryCommit::Begin(files, options.output)));
+  LORICA_ASSIGN_OR_RETURN(Output output, AsRunError(BeginOutput(options, files)));
   LORICA_ASSIGN_OR_RETURN(
       const internal::WrittenWeights written,
-      AsRunError(opened.gguf
-                     ? internal::WriteGgufAsFolder(changed, options.model, folder)
-                     : internal::WriteChangedFolder(changed, options.model, files, folder)));
+      AsRunError(to_gguf ? internal::WriteGgufAsGguf(changed, options.model, output.file->file())
+                 : opened.gguf ? internal::WriteGgufAsFolder(changed, options.model, *output.folder)
+                               : internal::WriteChangedFolder(changed, options.model, files,
+                                                              *output.folder)));
   merged.loaded.model.reset();  // makes room for the one that is loaded again
 
   say("loading what was written, and comparing");
   LORICA_ASSIGN_OR_RETURN(const LoadedModel again,
-                          AsRunError(LoadModel(folder.temporary_path(), backend, compute)));
+                          AsRunError(LoadModel(to_gguf ? output.file->temporary_path()
+                                                       : output.folder->temporary_path(),
+                                               backend, compute)));
   MergeSummary summary;
   summary.difference = LargestDifference(CheckLogits(*again.model), merged.logits);
   const double tolerance = Tolerance(WrittenType(opened, changed.type));
@@ -196,7 +227,7 @@ absl::StatusOr<MergeSummary> MergeModel(const MergeOptions& options, Backend& ba
         "%.3g that rounding explains; nothing was written",
         summary.difference, tolerance));
   }
-  LORICA_RETURN_IF_ERROR(AsRunError(folder.Commit()));
+  LORICA_RETURN_IF_ERROR(AsRunError(to_gguf ? output.file->Commit() : output.folder->Commit()));
   summary.merged = static_cast<int64_t>(merged.changed.size());
   summary.tensors = written.tensors;
   summary.bytes = written.bytes;

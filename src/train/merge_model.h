@@ -17,9 +17,11 @@ namespace lorica {
 struct MergeOptions {
   std::string model;    // a Hugging Face folder or a .gguf file
   std::string adapter;  // a PEFT folder
-  std::string output;   // a folder that doesn't exist yet
-  // Type of the floating-point weights in the output: "f32", "bf16", "f16", or "stored": each as it
-  // is in a folder; of a GGUF file the type of its embedding, f32 where that is quantised.
+  std::string output;   // a folder or, of a GGUF model, a .gguf file that doesn't exist yet
+  // Type of the floating-point weights in the output: "f32", "bf16", "f16", in a GGUF file also
+  // "q8_0"; or "stored". Stored is in a folder each as it is (8-bit ones become bf16), or of a GGUF
+  // model the type of its embedding, f32 where that is quantised; in a GGUF file each as it is, but
+  // f32 for what the adapter changes and can't be written in its own type.
   std::string dtype = "stored";
 };
 
@@ -37,9 +39,10 @@ struct MergeSummary {
 
 // W + scale * B A in f32 (f64 for stored f64), rounded once to the type it is stored in. What the
 // adapter doesn't change is copied byte for byte, tokenizer and other files included; of a GGUF
-// file configuration, tokenizer and template are written anew. The output appears complete, and
-// only after it was loaded and its logits compared, or not at all. A tied head that ends up
-// different from the embedding is written apart. Errors have the codes of exit_status.h.
+// file that becomes a folder configuration, tokenizer and template are written anew. The output
+// appears complete, and only after it was loaded and its logits compared, or not at all. A tied
+// head that ends up different from the embedding is written apart. Errors have the codes of
+// exit_status.h.
 absl::StatusOr<MergeSummary> MergeModel(
     const MergeOptions& options, Backend& backend,
     const std::function<void(const std::string&)>& on_message = {},

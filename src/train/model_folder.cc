@@ -23,6 +23,7 @@ constexpr char kIndexName[] = "model.safetensors.index.json";
 constexpr char kHeadName[] = "lm_head.weight";
 constexpr int64_t kStretch = int64_t{1} << 18;  // elements converted at a time
 constexpr double kLargestHalf = 65504;
+constexpr absl::string_view kScaleEnding = "_scale_inv";
 
 bool IsFloat(StoredType type) {
   return type == StoredType::kF64 || type == StoredType::kF32 || type == StoredType::kF16 ||
@@ -53,19 +54,7 @@ bool IsOtherWeights(const std::string& name) {
 
 absl::Status AppendFloats(SafetensorsWriter& writer, absl::string_view name, StoredType type,
                           absl::Span<const float> values) {
-  if (type == StoredType::kF16) {
-    for (const float value : values) {
-      if (std::abs(value) > kLargestHalf) {
-        return absl::FailedPreconditionError(
-            absl::StrCat("the merged ", Quoted(name), " has a value of ", value,
-                         ", which its type f16 can't hold; another --dtype can"));
-      }
-    }
-  }
-  LORICA_ASSIGN_OR_RETURN(const uint64_t size,
-                          StoredBytes(type, {static_cast<int64_t>(values.size())}));
-  std::vector<uint8_t> bytes(size);
-  LORICA_RETURN_IF_ERROR(EncodeElements(type, values, absl::MakeSpan(bytes)));
+  LORICA_ASSIGN_OR_RETURN(const std::vector<uint8_t> bytes, EncodeFloats(name, type, values));
   return writer.Append(bytes);
 }
 
@@ -101,18 +90,42 @@ std::map<std::string, Parameter*> ParametersByPath(CausalLm& model) {
   return parameters;
 }
 
-// One tensor of an output file: values in memory, or the bytes of the source.
+bool IsEightBit(StoredType type) {
+  return type == StoredType::kF8E4M3 || type == StoredType::kF8E5M2;
+}
+
+// One tensor of an output file: values in memory, rows of a source that scales them, or the bytes
+// of a file.
 struct Piece {
   SafetensorsSpec spec;
   const Parameter* parameter = nullptr;
+  const TensorSource* scaled = nullptr;
   StoredType stored = StoredType::kF32;  // of `bytes`
   absl::Span<const uint8_t> bytes;
 };
+
+absl::Status AppendRows(SafetensorsWriter& writer, const Piece& piece) {
+  LORICA_ASSIGN_OR_RETURN(const int64_t elements, CheckedElementCount(piece.spec.shape));
+  if (elements == 0) return absl::OkStatus();
+  const int64_t rows = piece.spec.shape[0];
+  const int64_t row = elements / rows;
+  const int64_t step = std::max<int64_t>(1, kStretch / row);
+  std::vector<float> values;
+  for (int64_t begin = 0; begin < rows; begin += step) {
+    const int64_t count = std::min(step, rows - begin);
+    values.resize(static_cast<size_t>(count * row));
+    LORICA_RETURN_IF_ERROR(
+        piece.scaled->Read(piece.spec.name, begin, count, DType::kF32, values.data()));
+    LORICA_RETURN_IF_ERROR(AppendFloats(writer, piece.spec.name, piece.spec.type, values));
+  }
+  return absl::OkStatus();
+}
 
 absl::Status AppendPiece(SafetensorsWriter& writer, const Piece& piece) {
   if (piece.parameter != nullptr) {
     return AppendValues(writer, piece.spec.name, piece.spec.type, piece.parameter->value());
   }
+  if (piece.scaled != nullptr) return AppendRows(writer, piece);
   if (piece.stored == piece.spec.type) return writer.Append(piece.bytes);
   LORICA_ASSIGN_OR_RETURN(const int64_t elements, CheckedElementCount(piece.spec.shape));
   const size_t width = TraitsOf(piece.stored).block_bytes;
@@ -176,24 +189,34 @@ absl::StatusOr<std::vector<std::string>> WeightFiles(const std::string& folder, 
   return shards.empty() ? all : shards;
 }
 
-absl::Status WriteIndex(const std::string& source, const WrittenWeights& written,
+absl::Status WriteIndex(const std::string& source, const WrittenWeights& written, bool scaled,
                         const std::string& head_file, DirectoryCommit& folder) {
   LORICA_ASSIGN_OR_RETURN(Json index, ReadJsonFile(JoinPath(source, kIndexName)));
+  Json& map = index["weight_map"];
+  for (auto entry = map.begin(); scaled && entry != map.end();) {
+    entry = absl::EndsWith(entry.key(), kScaleEnding) ? map.erase(entry) : std::next(entry);
+  }
   if (!head_file.empty()) index["weight_map"][kHeadName] = head_file;
   index["metadata"]["total_size"] = written.bytes;
   return folder.WriteFile(kIndexName, absl::string_view(index.dump(2) + "\n"));
+}
+
+bool HasScales(const ChangedModel& changed) {
+  return changed.model->config().quantization.kind == Quantization::kFp8Blocks;
 }
 
 // Says in config.json what the weights say now; an unchanged one is copied as it is.
 absl::Status WriteConfig(const std::string& source, const ChangedModel& changed, bool untied,
                          FileSystem& files, DirectoryCommit& folder) {
   const std::string path = JoinPath(source, "config.json");
-  if (!changed.type.has_value() && !untied) {
+  const bool scaled = HasScales(changed);
+  if (!changed.type.has_value() && !untied && !scaled) {
     LORICA_ASSIGN_OR_RETURN(const std::string text, files.Read(path, size_t{16} << 20));
     return folder.WriteFile("config.json", absl::string_view(text));
   }
   LORICA_ASSIGN_OR_RETURN(OrderedJson config, ReadOrderedJsonFile(path));
   if (untied) config["tie_word_embeddings"] = false;
+  if (scaled) config.erase("quantization_config");
   if (changed.type.has_value()) {
     const bool old_spelling = config.contains("torch_dtype");
     config[old_spelling ? "torch_dtype" : "dtype"] = TypeWord(*changed.type);
@@ -203,11 +226,32 @@ absl::Status WriteConfig(const std::string& source, const ChangedModel& changed,
 
 }  // namespace
 
+absl::StatusOr<std::vector<uint8_t>> EncodeFloats(absl::string_view name, StoredType type,
+                                                  absl::Span<const float> values) {
+  if (type == StoredType::kF16) {
+    for (const float value : values) {
+      if (std::abs(value) > kLargestHalf) {
+        return absl::FailedPreconditionError(
+            absl::StrCat("the merged ", Quoted(name), " has a value of ", value,
+                         ", which its type f16 can't hold; another --dtype can"));
+      }
+    }
+  }
+  LORICA_ASSIGN_OR_RETURN(const uint64_t size,
+                          StoredBytes(type, {static_cast<int64_t>(values.size())}));
+  std::vector<uint8_t> bytes(size);
+  const absl::Status encoded = EncodeElements(type, values, absl::MakeSpan(bytes));
+  if (encoded.ok()) return bytes;
+  return absl::Status(encoded.code(),
+                      absl::StrCat("the merged ", Quoted(name), ": ", encoded.message()));
+}
+
 absl::StatusOr<WrittenWeights> WriteChangedFolder(const ChangedModel& changed,
                                                   const std::string& source, FileSystem& files,
                                                   DirectoryCommit& folder) {
   const std::map<std::string, Parameter*> parameters = ParametersByPath(*changed.model);
   LORICA_ASSIGN_OR_RETURN(const std::vector<std::string> weight_files, WeightFiles(source, files));
+  const bool scaled = HasScales(changed);
   WrittenWeights written;
   bool head_written = false;
   std::string head_file;  // where a head goes that the source doesn't have
@@ -216,9 +260,14 @@ absl::StatusOr<WrittenWeights> WriteChangedFolder(const ChangedModel& changed,
                             SafetensorsFile::Open(JoinPath(source, name), files));
     std::vector<Piece> pieces;
     for (const SafetensorsEntry& entry : file.entries()) {
+      if (scaled && absl::EndsWith(entry.name, kScaleEnding)) continue;
       Piece piece{.spec = {entry.name, entry.type, entry.shape}, .stored = entry.type};
       piece.bytes = file.Bytes(entry);
       if (changed.type.has_value() && IsFloat(entry.type)) piece.spec.type = *changed.type;
+      if (scaled && IsEightBit(entry.type)) {
+        piece.spec.type = changed.type.value_or(StoredType::kBF16);
+        piece.scaled = changed.source;
+      }
       if (changed.changed.count(entry.name) > 0) piece.parameter = parameters.at(entry.name);
       head_written = head_written || entry.name == kHeadName;
       pieces.push_back(std::move(piece));
@@ -244,7 +293,7 @@ absl::StatusOr<WrittenWeights> WriteChangedFolder(const ChangedModel& changed,
         std::find(weight_files.begin(), weight_files.end(), name) != weight_files.end();
     if (!info.is_regular || weights || name == "config.json") continue;
     if (name == kIndexName) {
-      LORICA_RETURN_IF_ERROR(WriteIndex(source, written, head_file, folder));
+      LORICA_RETURN_IF_ERROR(WriteIndex(source, written, scaled, head_file, folder));
     } else if (IsOtherWeights(name) || absl::EndsWith(name, ".safetensors")) {
       written.left_behind.push_back(name);
     } else {

@@ -1,4 +1,4 @@
-// Writing the folder of a model whose weights were changed in memory. Internal to src/train.
+// Writing the files of a model whose weights were changed in memory. Internal to src/train.
 #ifndef LORICA_TRAIN_MODEL_FOLDER_H_
 #define LORICA_TRAIN_MODEL_FOLDER_H_
 
@@ -12,6 +12,7 @@
 #include "lorica/io/atomic_commit.h"
 #include "lorica/io/gguf.h"
 #include "lorica/io/stored_type.h"
+#include "lorica/io/tensor_source.h"
 #include "lorica/nn/decoder.h"
 
 namespace lorica::internal {
@@ -22,6 +23,8 @@ struct ChangedModel {
   std::set<std::string> changed;
   // Type to write floating-point tensors in; absent: as stored.
   std::optional<StoredType> type;
+  // The files that the model was loaded from.
+  const TensorSource* source = nullptr;
 };
 
 struct WrittenWeights {
@@ -32,7 +35,7 @@ struct WrittenWeights {
 
 // From a Hugging Face folder: its weight files again, shard by shard, with what changed;
 // config.json where it has to say something else; every other file as it is, except weights in
-// other formats.
+// other formats. 8-bit weights with scales become plain ones, bf16 where no type is given.
 absl::StatusOr<WrittenWeights> WriteChangedFolder(const ChangedModel& changed,
                                                   const std::string& source, FileSystem& files,
                                                   DirectoryCommit& folder);
@@ -42,6 +45,18 @@ absl::StatusOr<WrittenWeights> WriteChangedFolder(const ChangedModel& changed,
 absl::StatusOr<WrittenWeights> WriteGgufAsFolder(const ChangedModel& changed,
                                                  const std::string& source,
                                                  DirectoryCommit& folder);
+
+// From a GGUF file, split or not, into another, which is whole: metadata and tensors in their
+// order. Tensors of another type than the one to write are converted, but those of one dimension
+// and routers stay or become f32, as llama.cpp wants them, and so do rows that Q8_0 can't cut into
+// blocks (f16). Without a type, what changed keeps its own where it can be written, else f32.
+absl::StatusOr<WrittenWeights> WriteGgufAsGguf(const ChangedModel& changed,
+                                               const std::string& source, WritableFile& sink);
+
+// `values` (whole blocks) as stored bytes. An error where the type can't hold them; `name` is the
+// tensor's.
+absl::StatusOr<std::vector<uint8_t>> EncodeFloats(absl::string_view name, StoredType type,
+                                                  absl::Span<const float> values);
 
 // What WriteGgufAsFolder gives a tokenizer: the text of tokenizer.json and of
 // tokenizer_config.json. Unimplemented for a tokenizer other than byte-level BPE.
