@@ -75,7 +75,7 @@ class ChatCommand final : public Command {
       if (text.empty()) continue;
       if (text == "/quit") return absl::OkStatus();
       if (absl::StartsWith(text, "/")) {
-        progress.Say(Obey(text, !model.adapters.empty()));
+        progress.Say(Obey(text, model.adapters));
         continue;
       }
       LORICA_RETURN_IF_ERROR(Answer(model, options, text, progress));
@@ -85,7 +85,7 @@ class ChatCommand final : public Command {
 
  private:
   // Carries out a line that starts with a slash, and says what it did.
-  std::string Obey(absl::string_view line, bool has_adapter) {
+  std::string Obey(absl::string_view line, const AdapterSet& adapters) {
     if (line == "/reset") {
       messages_.clear();
       return "the conversation starts anew";
@@ -97,8 +97,10 @@ class ChatCommand final : public Command {
                              : "a new system message; the conversation starts anew";
     }
     if (line == "/adapter on" || line == "/adapter off") {
-      if (!has_adapter) return "there is no adapter; --adapter gives one";
+      if (adapters.empty()) return "there is no adapter; --adapter gives one";
       adapter_on_ = line == "/adapter on";
+      // Its low-rank branches could stay unused, but not weights that it brings in full.
+      adapter_on_ ? adapters.Attach() : adapters.Detach();
       return adapter_on_ ? "with the adapter" : "without the adapter";
     }
     return absl::StrCat("no such command: ", Quoted(line), "; ", kHelp);

@@ -117,6 +117,7 @@ absl::Status ReadFields(const JsonObject& json, const Family& family, ModelConfi
     config.notes.push_back(absl::StrCat(json.where(), ": attention_dropout ", dropout,
                                         " is not applied, in training neither"));
   }
+  LORICA_ASSIGN_OR_RETURN(config.quantization, ReadQuantizationConfig(json));
   LORICA_RETURN_IF_ERROR(internal::ReadRopes(json, family, config));
   return ReadTokenIds(json, config);
 }

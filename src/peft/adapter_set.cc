@@ -79,7 +79,7 @@ void AdapterSet::ForEachFactor(
   }
 }
 
-void AdapterSet::Attach() const {
+void AdapterSet::AttachBranches() const {
   for (size_t i = 0; i < modules_.size(); ++i) {
     AdapterHost* host = modules_[i].host;
     const auto* grouped = dynamic_cast<const nn::GroupedLinear*>(host);
@@ -98,8 +98,30 @@ void AdapterSet::Attach() const {
   }
 }
 
-void AdapterSet::Detach() const {
+void AdapterSet::DetachBranches() const {
   for (const AdaptedModule& module : modules_) module.host->set_adapter(nullptr);
+}
+
+void AdapterSet::Attach() const {
+  AttachBranches();
+  for (const ReplacedWeight& weight : replaced_) {
+    if (weight.host->tied()) {
+      weight.host->Untie(weight.values);
+    } else {
+      weight.host->weight().Assign(weight.values);
+    }
+  }
+}
+
+void AdapterSet::Detach() const {
+  DetachBranches();
+  for (const ReplacedWeight& weight : replaced_) {
+    if (weight.original.defined()) {
+      weight.host->weight().Assign(weight.original);
+    } else {
+      weight.host->Retie();
+    }
+  }
 }
 
 int64_t RankOf(const LoraConfig& config, const TargetCandidate& module) {

@@ -23,26 +23,44 @@ struct AdaptedModule {
   HostPart part = HostPart::kAll;
 };
 
-// The adapted modules of one tree, in the tree's order. The tree must outlive the set.
+// A weight that an adapter brings in full (PEFT's modules_to_save).
+struct ReplacedWeight {
+  std::string path;
+  AdapterHost* host = nullptr;
+  Tensor values;    // in the compute type
+  Tensor original;  // the model's own; undefined where the host is tied to another
+};
+
+// The adapted modules of one tree, in the tree's order, and the weights that are replaced. The tree
+// must outlive the set.
 class AdapterSet {
  public:
   AdapterSet() = default;
-  explicit AdapterSet(std::vector<AdaptedModule> modules) : modules_(std::move(modules)) {}
+  explicit AdapterSet(std::vector<AdaptedModule> modules, std::vector<ReplacedWeight> replaced = {})
+      : modules_(std::move(modules)), replaced_(std::move(replaced)) {}
 
   const std::vector<AdaptedModule>& modules() const { return modules_; }
+  // Not trained on: they are frozen like the rest of the base.
+  const std::vector<ReplacedWeight>& replaced() const { return replaced_; }
   bool empty() const { return modules_.empty(); }
   // Values of all factors of `slot`.
   int64_t CountParameters(int slot = 0) const;
   // Every master of `slot` in tree order: name is path + ".lora_A" or ".lora_B".
   void ForEachFactor(
       int slot, const std::function<void(const std::string& name, Tensor& master)>& body) const;
-  // Hangs the adapters on their modules, or takes them off; the factors stay. Adapters of gate and
-  // up of one stack of experts become one.
+  // Hangs the adapters on their modules and puts the replaced weights in, or undoes both; the
+  // factors stay. A tied head whose weight is replaced, or that of its owner, has one of its own
+  // meanwhile. Adapters of gate
+  // and up of one stack of experts become one.
   void Attach() const;
   void Detach() const;
+  // The adapters alone.
+  void AttachBranches() const;
+  void DetachBranches() const;
 
  private:
   std::vector<AdaptedModule> modules_;
+  std::vector<ReplacedWeight> replaced_;
 };
 
 // Freezes every parameter of the tree, then adds one slot of fresh factors to each module that the

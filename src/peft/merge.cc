@@ -141,7 +141,7 @@ absl::StatusOr<MergedWeights> MergedWeights::Merge(Module& root, const AdapterSe
     merged.originals_.push_back({host, host->weight().value().Detach()});
     host->weight().Assign(values[i]);
   }
-  set.Detach();
+  set.DetachBranches();
   return merged;
 }
 
@@ -156,7 +156,7 @@ void MergedWeights::Unmerge() {
     if (!original.values.defined()) original.host->Retie();
   }
   originals_.clear();
-  set_.Attach();
+  set_.AttachBranches();
 }
 
 void MergedWeights::Keep() { originals_.clear(); }

@@ -14,7 +14,8 @@ namespace lorica {
 Tensor LoraDelta(const AdaptedModule& module, int slot = 0);
 
 // While it lives, the base weights of a set's modules are W + scale * B A, summed in f32 (f64) and
-// rounded once, and the adapters are detached. A head that was tied to a merged embedding, or that
+// rounded once, and the adapters are detached. Weights that
+// the adapter brings in full stay. A head that was tied to a merged embedding, or that
 // is merged itself, has weights of its own meanwhile. Unmerge, or destruction, puts the former
 // weights back, the same bytes. Keep drops them.
 class MergedWeights {

@@ -24,18 +24,14 @@ constexpr NeutralKey kNeutralKeys[] = {
     {"arrow_config", nullptr},
     {"bias", "none"},
     {"corda_config", nullptr},
-    {"ensure_weight_tying", nullptr},
     {"eva_config", nullptr},
     {"fan_in_fan_out", nullptr},
     {"kasa_config", nullptr},
     {"layer_replication", nullptr},
-    {"layers_pattern", nullptr},
-    {"layers_to_transform", nullptr},
     {"loftq_config", nullptr},
     {"lora_bias", nullptr},
     {"lora_ga_config", nullptr},
     {"megatron_config", nullptr},
-    {"modules_to_save", nullptr},
     {"monteclora_config", nullptr},
     {"target_parameters", nullptr},
     {"trainable_token_indices", nullptr},
@@ -146,34 +142,62 @@ absl::Status CheckRank(double rank, absl::string_view where) {
       absl::StrCat(where, ": expected a rank in [1, ", kMaxLoraRank, "], found ", rank));
 }
 
+// A list of whole numbers or strings, or one of them alone.
+absl::StatusOr<std::vector<int64_t>> IntOrInts(const JsonObject& json, absl::string_view key) {
+  if (!json.Has(key)) return std::vector<int64_t>();
+  if (json.Find(key)->is_array()) return json.Ints(key);
+  LORICA_ASSIGN_OR_RETURN(const int64_t number, json.Int(key));
+  return std::vector<int64_t>{number};
+}
+
+absl::StatusOr<std::vector<std::string>> StringOrStrings(const JsonObject& json,
+                                                         absl::string_view key) {
+  if (!json.Has(key)) return std::vector<std::string>();
+  if (json.Find(key)->is_array()) return json.Strings(key);
+  LORICA_ASSIGN_OR_RETURN(std::string text, json.String(key));
+  if (text.empty()) return std::vector<std::string>();
+  return std::vector<std::string>{std::move(text)};
+}
+
+absl::Status ReadLayers(const JsonObject& json, PeftModuleNames& targets) {
+  constexpr absl::string_view kLayers = "layers_to_transform";
+  constexpr absl::string_view kPattern = "layers_pattern";
+  LORICA_ASSIGN_OR_RETURN(std::vector<int64_t> layers, IntOrInts(json, kLayers));
+  LORICA_ASSIGN_OR_RETURN(const std::vector<std::string> names, StringOrStrings(json, kPattern));
+  if (layers.empty() && names.empty()) return absl::OkStatus();
+  if (layers.empty()) return json.Wrong(kPattern, "expected layers_to_transform beside it");
+  if (targets.is_regex() || targets.all_linear()) {
+    return json.Wrong(kLayers, "expected a list of names as target_modules beside it");
+  }
+  std::vector<PathRegex> patterns;
+  for (const std::string& name : names) {
+    // PEFT's own form: the pattern, then the number of the layer, wherever they stand in a path.
+    LORICA_ASSIGN_OR_RETURN(
+        PathRegex regex,
+        PathRegex::Compile(absl::StrCat("(?:^|.*?\\.)", name, "\\.(?P<idx>\\d+)\\..*"),
+                           absl::StrCat(json.where(), ": ", kPattern)));
+    patterns.push_back(std::move(regex));
+  }
+  targets.RestrictLayers(std::move(layers), std::move(patterns));
+  return absl::OkStatus();
+}
+
+absl::Status ReadSavedModules(const JsonObject& json, PeftConfig& config) {
+  LORICA_ASSIGN_OR_RETURN(config.saved_modules, StringOrStrings(json, "modules_to_save"));
+  for (const std::string& name : config.saved_modules) {
+    if (name.empty()) return json.Wrong("modules_to_save", "expected names, found an empty text");
+  }
+  // With adapters it would say that the head's factors are the embedding's.
+  LORICA_ASSIGN_OR_RETURN(config.ties_saved, json.BoolOr("ensure_weight_tying", false));
+  if (config.ties_saved && config.saved_modules.empty()) {
+    return absl::UnimplementedError(
+        json.Wrong("ensure_weight_tying", "true isn't supported without modules_to_save")
+            .message());
+  }
+  return absl::OkStatus();
+}
+
 }  // namespace
-
-absl::StatusOr<PeftModuleNames> PeftModuleNames::OfList(std::vector<std::string> names) {
-  PeftModuleNames result;
-  result.names_ = std::move(names);
-  return result;
-}
-
-absl::StatusOr<PeftModuleNames> PeftModuleNames::OfRegex(absl::string_view pattern,
-                                                         absl::string_view where) {
-  PeftModuleNames result;
-  if (pattern == "all-linear") {
-    result.all_linear_ = true;
-    return result;
-  }
-  PathRegex regex;
-  LORICA_ASSIGN_OR_RETURN(regex, PathRegex::Compile(pattern, where));
-  result.regex_ = std::move(regex);
-  return result;
-}
-
-bool PeftModuleNames::Matches(absl::string_view path) const {
-  if (regex_.has_value()) return regex_->FullMatch(path);
-  for (const std::string& name : names_) {
-    if (path == name || absl::EndsWith(path, absl::StrCat(".", name))) return true;
-  }
-  return false;
-}
 
 int64_t PeftConfig::RankOf(absl::string_view path) const {
   return FirstMatch(rank_pattern, path, rank);
@@ -215,6 +239,8 @@ absl::StatusOr<PeftConfig> ParsePeftConfig(absl::string_view text, absl::string_
         absl::StrCat(where, ": target_modules: expected a list of names or a pattern, found none"));
   }
   LORICA_ASSIGN_OR_RETURN(config.excludes, ParseNames(json, "exclude_modules", where));
+  LORICA_RETURN_IF_ERROR(ReadLayers(object, config.targets));
+  LORICA_RETURN_IF_ERROR(ReadSavedModules(object, config));
   std::vector<std::pair<PathRegex, double>> ranks;
   LORICA_ASSIGN_OR_RETURN(ranks, ParsePattern(json, "rank_pattern", where));
   for (auto& [regex, rank] : ranks) {

@@ -1,9 +1,8 @@
 // adapter_config.json: PEFT's description of an adapter, read and written.
 //
-// Read: r, lora_alpha, lora_dropout, use_rslora, target_modules, exclude_modules, rank_pattern,
-// alpha_pattern, base_model_name_or_path. Every other key that would change the maths must be at
-// its neutral value, else the adapter is refused by that key's name (docs/lora.md has the table).
-// Keys without meaning for the maths are ignored.
+// docs/peft.md has the table of all keys: those that are used, those that must be neutral because
+// what they ask for would change the maths and isn't supported (an adapter is refused by that key's
+// name), and those without meaning for the maths, which are ignored.
 #ifndef LORICA_PEFT_PEFT_CONFIG_H_
 #define LORICA_PEFT_PEFT_CONFIG_H_
 
@@ -27,6 +26,8 @@ class PathRegex {
   static absl::StatusOr<PathRegex> Compile(absl::string_view pattern, absl::string_view where);
   // The whole path matches.
   bool FullMatch(absl::string_view path) const;
+  // The number that the group named `idx` captures in a match of the whole path; -1 without one.
+  int64_t MatchedIndex(absl::string_view path) const;
 
  private:
   struct Code;
@@ -40,8 +41,13 @@ class PeftModuleNames {
   static absl::StatusOr<PeftModuleNames> OfList(std::vector<std::string> names);
   static absl::StatusOr<PeftModuleNames> OfRegex(absl::string_view pattern,
                                                  absl::string_view where);
+  // From here on names that aren't whole paths mean modules of these layers only. The layer is the
+  // first number in a path that stands behind one of `patterns` (which have a group `idx` for it),
+  // or without patterns behind any two names.
+  void RestrictLayers(std::vector<int64_t> layers, std::vector<PathRegex> patterns);
   bool Matches(absl::string_view path) const;
   bool empty() const { return names_.empty() && !regex_.has_value(); }
+  bool is_regex() const { return regex_.has_value(); }
   // "all-linear" was given.
   bool all_linear() const { return all_linear_; }
 
@@ -49,6 +55,8 @@ class PeftModuleNames {
   std::vector<std::string> names_;
   std::optional<PathRegex> regex_;
   bool all_linear_ = false;
+  std::vector<int64_t> layers_;  // empty: all
+  std::vector<PathRegex> layer_patterns_;
 };
 
 struct PeftConfig {
@@ -59,10 +67,18 @@ struct PeftConfig {
   std::string base_model;
   PeftModuleNames targets;
   PeftModuleNames excludes;
+  // Modules whose weights the adapter brings in full, by path or last names. Never adapted.
+  std::vector<std::string> saved_modules;
+  // A head that shares the embedding's weight follows it when that is saved.
+  bool ties_saved = false;
   // Keys are regular expressions for the end of a path; the first match in file order counts.
   std::vector<std::pair<PathRegex, int64_t>> rank_pattern;
   std::vector<std::pair<PathRegex, double>> alpha_pattern;
 
+  // The module is one that gets an adapter. With targets.all_linear(): that may get one.
+  bool Adapts(absl::string_view path) const;
+  // The adapter brings the weights of this module.
+  bool Saves(absl::string_view path) const;
   int64_t RankOf(absl::string_view path) const;
   double AlphaOf(absl::string_view path) const;
 };

@@ -1,5 +1,6 @@
 #include "lorica/peft/peft_files.h"
 
+#include <algorithm>
 #include <cmath>
 #include <cstring>
 #include <map>
@@ -22,7 +23,7 @@ constexpr absl::string_view kPrefix = "base_model.model.";
 constexpr size_t kMaxConfigBytes = size_t{16} << 20;
 
 // The parts of a key behind the prefix.
-enum class FactorKind { kA, kB, kEmbeddingA, kEmbeddingB, kBaseWeight };
+enum class FactorKind { kA, kB, kEmbeddingA, kEmbeddingB, kBaseWeight, kWeight };
 struct Suffix {
   absl::string_view text;
   FactorKind kind;
@@ -33,13 +34,15 @@ constexpr Suffix kSuffixes[] = {
     {".lora_embedding_A", FactorKind::kEmbeddingA},
     {".lora_embedding_B", FactorKind::kEmbeddingB},
     {".base_layer.weight", FactorKind::kBaseWeight},
+    {".weight", FactorKind::kWeight},  // the last: others end in it
 };
 
 struct FoundModule {
   TargetCandidate candidate;
   const SafetensorsEntry* a = nullptr;
   const SafetensorsEntry* b = nullptr;
-  const SafetensorsEntry* base = nullptr;
+  const SafetensorsEntry* base = nullptr;   // a copy of the model's weight
+  const SafetensorsEntry* saved = nullptr;  // a weight to take its place
 };
 
 bool IsEmbedding(const TargetCandidate& module) {
@@ -73,7 +76,12 @@ absl::StatusOr<Tensor> ReadTensor(const SafetensorsFile& file, const Safetensors
   return tensor;
 }
 
+bool IsHead(absl::string_view path) {
+  return path == "lm_head" || absl::EndsWith(path, ".lm_head");
+}
+
 absl::StatusOr<std::map<std::string, FoundModule>> SortKeys(const SafetensorsFile& file,
+                                                            const PeftConfig& config,
                                                             Module& root) {
   std::map<std::string, TargetCandidate> by_path;
   std::vector<std::string> paths;
@@ -111,7 +119,9 @@ absl::StatusOr<std::map<std::string, FoundModule>> SortKeys(const SafetensorsFil
     }
     const bool embedding_key =
         suffix->kind == FactorKind::kEmbeddingA || suffix->kind == FactorKind::kEmbeddingB;
-    if (suffix->kind != FactorKind::kBaseWeight && embedding_key != IsEmbedding(it->second)) {
+    const bool factor =
+        suffix->kind != FactorKind::kBaseWeight && suffix->kind != FactorKind::kWeight;
+    if (factor && embedding_key != IsEmbedding(it->second)) {
       return absl::InvalidArgumentError(
           absl::StrCat(Where(file, entry), ": ", Quoted(path), " is ",
                        embedding_key ? "no embedding" : "an embedding", " in the model"));
@@ -129,6 +139,12 @@ absl::StatusOr<std::map<std::string, FoundModule>> SortKeys(const SafetensorsFil
         break;
       case FactorKind::kBaseWeight:
         module.base = &entry;
+        break;
+      case FactorKind::kWeight:
+        // PEFT writes a head that follows the embedding under its own name too.
+        (config.Saves(path) || (config.ties_saved && it->second.host->tied()) ? module.saved
+                                                                              : module.base) =
+            &entry;
         break;
     }
   }
@@ -163,10 +179,9 @@ absl::StatusOr<LoraFactors> ReadFactors(const SafetensorsFile& file, const Found
                                                    " has no ",
                                                    module.a == nullptr ? "lora_A" : "lora_B"));
   }
-  if (!config.targets.all_linear() && !config.targets.Matches(path)) {
-    return absl::InvalidArgumentError(
-        absl::StrCat(file.where(), ": has factors for ", Quoted(path),
-                     ", which target_modules of adapter_config.json doesn't name"));
+  if (!config.Adapts(path)) {
+    return absl::InvalidArgumentError(absl::StrCat(file.where(), ": has factors for ", Quoted(path),
+                                                   ", which adapter_config.json doesn't name"));
   }
   const bool embedding = IsEmbedding(module.candidate);
   const Shape weight = module.candidate.host->weight_shape();
@@ -193,6 +208,57 @@ absl::StatusOr<LoraFactors> ReadFactors(const SafetensorsFile& file, const Found
   return factors;
 }
 
+// The weights that the adapter brings in full. Where the embedding's is replaced, a head that
+// shares it keeps the model's own unless it is replaced itself, as in PEFT.
+absl::StatusOr<std::vector<ReplacedWeight>> ReadSavedModules(
+    const SafetensorsFile& file, const std::map<std::string, FoundModule>& found,
+    const PeftConfig& config, Module& root, Backend& backend, DType compute) {
+  std::vector<ReplacedWeight> replaced;
+  const std::vector<TargetCandidate> candidates = ListTargetCandidates(root);
+  for (const std::string& name : config.saved_modules) {
+    const auto named = [&](const TargetCandidate& c) {
+      return c.path == name || absl::EndsWith(c.path, absl::StrCat(".", name));
+    };
+    if (std::none_of(candidates.begin(), candidates.end(), [&](const TargetCandidate& c) {
+          return named(c) && (IsEmbedding(c) || IsHead(c.path));
+        })) {
+      return absl::UnimplementedError(
+          absl::StrCat(file.where(), ": modules_to_save of adapter_config.json names ",
+                       Quoted(name), ", but only the embedding and the head can be saved in full"));
+    }
+  }
+  for (const TargetCandidate& candidate : candidates) {
+    const auto it = found.find(candidate.path);
+    const SafetensorsEntry* entry = it == found.end() ? nullptr : it->second.saved;
+    if (entry == nullptr) {
+      if (!config.Saves(candidate.path)) continue;
+      return absl::InvalidArgumentError(
+          absl::StrCat(file.where(), ": has no weight of ", Quoted(candidate.path),
+                       ", which modules_to_save of adapter_config.json names"));
+    }
+    AdapterHost& host = *candidate.host;
+    if (!(Shape(absl::MakeConstSpan(entry->shape)) == host.weight_shape())) {
+      return WrongShape(file, *entry, host.weight_shape().ToString());
+    }
+    ReplacedWeight weight{.path = candidate.path, .host = &host};
+    LORICA_ASSIGN_OR_RETURN(weight.values, ReadTensor(file, *entry, backend, compute));
+    if (!host.tied()) weight.original = host.weight().value().Detach();
+    replaced.push_back(std::move(weight));
+  }
+  for (const TargetCandidate& candidate : candidates) {
+    AdapterHost& host = *candidate.host;
+    const bool owner_replaced =
+        host.tied() && std::any_of(replaced.begin(), replaced.end(), [&](const ReplacedWeight& w) {
+          return !w.host->tied() && &w.host->weight() == &host.weight();
+        });
+    const bool replaced_itself = std::any_of(
+        replaced.begin(), replaced.end(), [&](const ReplacedWeight& w) { return w.host == &host; });
+    if (!owner_replaced || replaced_itself || config.ties_saved) continue;
+    replaced.push_back({candidate.path, &host, host.weight().value().Detach(), Tensor()});
+  }
+  return replaced;
+}
+
 }  // namespace
 
 std::string PeftKey(const AdaptedModule& module, bool is_a) {
@@ -210,6 +276,7 @@ Tensor PeftTensor(const AdaptedModule& module, const Tensor& factor, bool is_a) 
 absl::Status SavePeftAdapter(FileSystem& files, const std::string& folder, const AdapterSet& set,
                              const PeftSaveOptions& options) {
   LORICA_CHECK(!set.empty(), "[adapter] nothing to save");
+  LORICA_CHECK(set.replaced().empty(), "[adapter] replaced weights can't be saved");
   PeftConfigFields fields;
   const LoraFactors& first = set.modules()[0].adapter->factors(options.slot);
   fields.rank = first.rank();
@@ -259,7 +326,7 @@ absl::StatusOr<AdapterSet> LoadPeftAdapter(const std::string& folder, Module& ro
       SafetensorsFile::Open(JoinPath(folder, "adapter_model.safetensors"), files);
   if (!file.ok()) return file.status();
   std::map<std::string, FoundModule> found;
-  LORICA_ASSIGN_OR_RETURN(found, SortKeys(*file, root));
+  LORICA_ASSIGN_OR_RETURN(found, SortKeys(*file, config, root));
 
   std::vector<AdaptedModule> modules;
   for (const TargetCandidate& candidate : ListTargetCandidates(root)) {
@@ -270,11 +337,10 @@ absl::StatusOr<AdapterSet> LoadPeftAdapter(const std::string& folder, Module& ro
       LORICA_RETURN_IF_ERROR(CheckBaseCopy(*file, it->second, backend));
     }
     if (!has_factors) {
-      if (!config.targets.all_linear() && config.targets.Matches(candidate.path) &&
-          !config.excludes.Matches(candidate.path)) {
-        return absl::InvalidArgumentError(
-            absl::StrCat(file->where(), ": has no factors for ", Quoted(candidate.path),
-                         ", which target_modules of adapter_config.json names"));
+      if (!config.targets.all_linear() && config.Adapts(candidate.path)) {
+        return absl::InvalidArgumentError(absl::StrCat(file->where(), ": has no factors for ",
+                                                       Quoted(candidate.path),
+                                                       ", which adapter_config.json names"));
       }
       continue;
     }
@@ -288,8 +354,10 @@ absl::StatusOr<AdapterSet> LoadPeftAdapter(const std::string& folder, Module& ro
   if (modules.empty()) {
     return absl::InvalidArgumentError(absl::StrCat(file->where(), ": holds no LoRA factors"));
   }
+  std::vector<ReplacedWeight> replaced;
+  LORICA_ASSIGN_OR_RETURN(replaced, ReadSavedModules(*file, found, config, root, backend, compute));
   Freeze(root);
-  AdapterSet set(std::move(modules));
+  AdapterSet set(std::move(modules), std::move(replaced));
   set.Attach();
   return set;
 }

@@ -265,6 +265,7 @@ absl::StatusOr<Inspection> InspectAdapter(const std::string& path, bool verify) 
   AddFact(result, "scaling", std::string(scaling.data(), scaling.size()));
   AddFact(result, "dropout", config.dropout);
   if (!config.base_model.empty()) AddFact(result, "base model", config.base_model);
+  for (const std::string& name : config.saved_modules) AddFact(result, "weights in full", name);
   LORICA_ASSIGN_OR_RETURN(const std::unique_ptr<TensorSource> source,
                           OpenSafetensorsSource(JoinPath(path, "adapter_model.safetensors")));
   LORICA_RETURN_IF_ERROR(AddTensors(result, *source));

@@ -138,13 +138,13 @@ absl::StatusOr<Merged> MergeInMemory(const MergeOptions& options, Backend& backe
   LORICA_ASSIGN_OR_RETURN(const AdapterSet adapters,
                           AsInputError(LoadPeftAdapter(options.adapter, model, backend, compute)));
   merged.logits = CheckLogits(model);
-  const bool was_tied = model.lm_head().tied();
   LORICA_ASSIGN_OR_RETURN(MergedWeights weights,
                           AsInputError(MergedWeights::Merge(model, adapters)));
   weights.Keep();
   std::set<const Parameter*> touched;
   for (const AdaptedModule& module : adapters.modules()) touched.insert(&module.host->weight());
-  if (was_tied && !model.lm_head().tied()) touched.insert(&model.lm_head().weight());
+  for (const ReplacedWeight& weight : adapters.replaced()) touched.insert(&weight.host->weight());
+  if (model.config().tied && !model.lm_head().tied()) touched.insert(&model.lm_head().weight());
   ForEachParameter(model, [&](const std::string& path, Parameter& parameter) {
     if (touched.count(&parameter) > 0) merged.changed.insert(path);
   });

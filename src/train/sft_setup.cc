@@ -88,6 +88,12 @@ absl::Status LoadInitialAdapter(SftSetup& setup) {
       AsInputError(LoadPeftAdapter(options.init_adapter, *setup.model, *setup.backend,
                                    ComputeTypeOf(options), static_cast<uint64_t>(options.seed))));
   LORICA_RETURN_IF_ERROR(CheckAgainstAdapter(setup));
+  if (!setup.adapters.replaced().empty()) {
+    return absl::UnimplementedError(absl::StrCat(
+        "--init-adapter: ", options.init_adapter, " brings the weights of ",
+        setup.adapters.replaced()[0].path,
+        " in full (modules_to_save), and training on from such an adapter isn't supported"));
+  }
   for (const AdaptedModule& module : setup.adapters.modules()) {
     LoraFactors& factors = module.adapter->factors(0);
     if (options.lora_dropout > 0 && module.host->kind() == AdapterHost::Kind::kEmbedding) {

@@ -1,0 +1,141 @@
+// Adapters that PEFT wrote (tests/golden/peft_variants) against the logits that it gives.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <filesystem>
+#include <fstream>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "lorica/autograd/autograd.h"
+#include "lorica/io/tensor_source.h"
+#include "lorica/nn/model_loader.h"
+#include "lorica/peft/merge.h"
+#include "lorica/peft/peft_files.h"
+#include "lorica/tensor/cpu_backend.h"
+
+namespace lorica {
+namespace {
+
+using ::testing::HasSubstr;
+
+const std::string kGolden = LORICA_SOURCE_ROOT "/tests/golden/";
+
+class PeftVariantsTest : public ::testing::TestWithParam<const char*> {
+ protected:
+  PeftVariantsTest() : backend_(MakeCpuBackend(pool_)) {}
+
+  void Load(const std::string& variant) {
+    folder_ = kGolden + "peft_variants/" + variant;
+    std::ifstream file(folder_ + "/meta.json");
+    meta_ = nlohmann::json::parse(file);
+    const std::string path = kGolden + "models/" + meta_["model"].get<std::string>() + "/model";
+    absl::StatusOr<LoadedModel> loaded = LoadModel(path, *backend_, DType::kF64);
+    ASSERT_TRUE(loaded.ok()) << loaded.status();
+    model_ = std::move(loaded->model);
+  }
+
+  std::vector<double> Logits() {
+    const NoGrad no_grad;
+    const std::vector<int32_t> ids = meta_["input_ids"];
+    const ForwardContext context =
+        ForwardContext::ForSequences(Sequences::Single(static_cast<int64_t>(ids.size())));
+    return model_->Logits(model_->Hidden(ids, context), context).ToDoubles();
+  }
+
+  std::vector<double> Wanted() {
+    auto source = OpenSafetensorsSource(folder_ + "/logits.safetensors");
+    EXPECT_TRUE(source.ok()) << source.status();
+    const std::vector<int64_t>& shape = (*source)->Find("logits")->shape;
+    std::vector<double> values(static_cast<size_t>(shape[0] * shape[1]));
+    EXPECT_TRUE((*source)->ReadAll("logits", DType::kF64, values.data()).ok());
+    return values;
+  }
+
+  // The expected values are stored as f32.
+  static void ExpectNear(const std::vector<double>& got, const std::vector<double>& want) {
+    ASSERT_EQ(got.size(), want.size());
+    double largest = 0;
+    for (const double value : want) largest = std::max(largest, std::abs(value));
+    for (size_t i = 0; i < want.size(); ++i) {
+      ASSERT_NEAR(got[i], want[i], 2e-7 * largest) << "element " << i;
+    }
+  }
+
+  std::string folder_;
+  nlohmann::json meta_;
+  ThreadPool pool_{1};
+  std::unique_ptr<Backend> backend_;
+  std::unique_ptr<CausalLm> model_;
+};
+
+TEST_P(PeftVariantsTest, LogitsAreThoseOfPeftAndGoAwayAgain) {
+  ASSERT_NO_FATAL_FAILURE(Load(GetParam()));
+  const std::vector<double> base = Logits();
+  const bool was_tied = model_->lm_head().tied();
+  auto set = LoadPeftAdapter(folder_, *model_, *backend_, DType::kF64);
+  ASSERT_TRUE(set.ok()) << set.status();
+  EXPECT_EQ(set->modules().size(), meta_["modules"].size());
+  for (const AdaptedModule& module : set->modules()) {
+    EXPECT_EQ(module.adapter->factors(0).rank(), meta_["modules"][module.path]["rank"])
+        << module.path;
+    EXPECT_EQ(module.adapter->factors(0).scale(), meta_["modules"][module.path]["scaling"])
+        << module.path;
+  }
+  ExpectNear(Logits(), Wanted());
+
+  set->Detach();
+  EXPECT_EQ(Logits(), base);
+  EXPECT_EQ(model_->lm_head().tied(), was_tied);
+  set->Attach();
+  ExpectNear(Logits(), Wanted());
+  {
+    auto merged = MergedWeights::Merge(*model_, *set);
+    ASSERT_TRUE(merged.ok()) << merged.status();
+    ExpectNear(Logits(), Wanted());
+  }
+  ExpectNear(Logits(), Wanted());
+  set->Detach();
+  EXPECT_EQ(Logits(), base);
+}
+
+INSTANTIATE_TEST_SUITE_P(All, PeftVariantsTest,
+                         ::testing::Values("save_both", "save_head_of_tied",
+                                           "save_embedding_of_tied", "save_tied_together",
+                                           "one_layer", "layers", "regex", "all_linear"),
+                         [](const auto& test) { return std::string(test.param); });
+
+class SavedModulesTest : public PeftVariantsTest {
+ protected:
+  // A copy of a variant whose configuration says something else.
+  std::string ErrorWith(const std::string& key, const nlohmann::json& value) {
+    const std::filesystem::path copy = ::testing::TempDir() + "lorica_peft_variant";
+    std::filesystem::remove_all(copy);
+    std::filesystem::copy(folder_, copy);
+    std::ifstream in(folder_ + "/adapter_config.json");
+    nlohmann::json config = nlohmann::json::parse(in);
+    config[key] = value;
+    std::ofstream(copy / "adapter_config.json") << config;
+    const absl::Status status =
+        LoadPeftAdapter(copy.string(), *model_, *backend_, DType::kF64).status();
+    std::filesystem::remove_all(copy);
+    return std::string(status.message());
+  }
+};
+
+TEST_F(SavedModulesTest, WhatTheFileLacksOrTheModelHasNotIsRefused) {
+  ASSERT_NO_FATAL_FAILURE(Load("save_head_of_tied"));
+  EXPECT_THAT(ErrorWith("modules_to_save", {"lm_head", "embed_tokens"}),
+              HasSubstr("has no weight of \"model.embed_tokens\", which modules_to_save"));
+  EXPECT_THAT(ErrorWith("modules_to_save", {"lm_head", "norm"}),
+              HasSubstr("names \"norm\", but only the embedding and the head"));
+  // Not named: then it can only be a copy of the model's own, which it isn't.
+  EXPECT_THAT(ErrorWith("modules_to_save", nullptr), HasSubstr("the model's own weights"));
+  EXPECT_TRUE(model_->lm_head().tied());
+}
+
+}  // namespace
+}  // namespace lorica
