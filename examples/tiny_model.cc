@@ -81,9 +81,12 @@ absl::StatusOr<lorica::MemorySource> Tokenize(const std::vector<Exchange>& corpu
                                         {.train_on = lorica::TrainOn::kAll});
   std::vector<lorica::TrainingSequence> sequences;
   for (const Exchange& exchange : corpus) {
-    LORICA_ASSIGN_OR_RETURN(lorica::TokenizedRecord record,
+    LORICA_ASSIGN_OR_RETURN(std::vector<lorica::TokenizedRecord> examples,
                             records.Tokenize(Conversation(exchange)));
-    sequences.push_back(lorica::TrainingSequence::FromLabels(std::move(record.ids), record.labels));
+    for (lorica::TokenizedRecord& example : examples) {
+      sequences.push_back(
+          lorica::TrainingSequence::FromLabels(std::move(example.ids), example.labels));
+    }
   }
   return lorica::MemorySource(std::move(sequences));
 }

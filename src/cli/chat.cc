@@ -42,7 +42,7 @@ class ChatCommand final : public Command {
     visitor.On({.name = "system", .group = "Input", .help = "system message"}, system_);
     visitor.On({.name = "chat-template",
                 .group = "Input",
-                .help = "template file in place of the model's"},
+                .help = "one of the model's templates by name, or a file"},
                options_.chat_template);
     VisitSamplingOptions(sampling_, visitor);
     VisitEngineOptions(engine_, visitor);

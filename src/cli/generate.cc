@@ -81,7 +81,7 @@ class GenerateCommand final : public Command {
                system_);
     visitor.On({.name = "chat-template",
                 .group = "Input",
-                .help = "template file in place of the model's"},
+                .help = "one of the model's templates by name, or a file"},
                model_.chat_template);
     VisitSamplingOptions(sampling_, visitor);
     VisitEngineOptions(engine_, visitor);

@@ -22,6 +22,11 @@ double Percent(int64_t part, int64_t whole) {
 std::string DataLine(absl::string_view title, const DataSummary& data) {
   std::string line =
       absl::StrCat(title, Plural(data.records, "record", "records"), " (", data.format, ")");
+  if (data.split_records > 0) {
+    absl::StrAppend(&line, ", ", Grouped(data.split_records), " of them gave ",
+                    Grouped(data.split_examples),
+                    " examples (the template rewrites earlier turns)");
+  }
   if (data.dropped > 0) absl::StrAppend(&line, ", ", Grouped(data.dropped), " dropped");
   if (data.truncated > 0) absl::StrAppend(&line, ", ", Grouped(data.truncated), " truncated");
   if (data.untrained > 0) {
@@ -36,6 +41,8 @@ std::string DataLine(absl::string_view title, const DataSummary& data) {
 nlohmann::ordered_json DataJson(const DataSummary& data) {
   return {{"format", data.format},
           {"records", data.records},
+          {"split_records", data.split_records},
+          {"split_examples", data.split_examples},
           {"dropped", data.dropped},
           {"truncated", data.truncated},
           {"untrained", data.untrained},

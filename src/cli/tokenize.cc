@@ -69,6 +69,10 @@ class TokenizeCommand final : public Command {
                 .help = "JSON with messages: rendered by the chat template, with the trained mask"},
                chat_);
     visitor.On({.name = "decode", .group = "Input", .help = "ids to turn into text"}, decode_);
+    visitor.On({.name = "decode-lines",
+                .group = "Input",
+                .help = "a JSON array of id lists; gives an array of strings"},
+               decode_lines_);
     visitor.On({.name = "special",
                 .group = "Tokens",
                 .help = "what the tokenizer adds around a text, such as BOS"},
@@ -80,23 +84,24 @@ class TokenizeCommand final : public Command {
                train_on_);
     visitor.On({.name = "chat-template",
                 .group = "Tokens",
-                .help = "template file in place of the model's"},
+                .help = "one of the model's templates by name, or a file"},
                chat_template_);
     VisitOutputOptions(output_, visitor);
   }
 
   absl::Status Run(const std::function<bool(absl::string_view)>& given) override {
     int sources = 0;
-    for (const char* name : {"text", "file", "lines", "chat", "decode"}) {
+    for (const char* name : {"text", "file", "lines", "chat", "decode", "decode-lines"}) {
       if (given(name)) ++sources;
     }
     if (model_.empty()) return absl::InvalidArgumentError("tokenize needs --model");
     if (sources != 1) {
       return absl::InvalidArgumentError(
-          "tokenize takes one of TEXT, --file, --lines, --chat and --decode");
+          "tokenize takes one of TEXT, --file, --lines, --chat, --decode and --decode-lines");
     }
     LORICA_ASSIGN_OR_RETURN(const Tokenizer tokenizer, AsInputError(LoadTokenizer(model_)));
     if (given("decode")) return Decode(tokenizer);
+    if (given("decode-lines")) return DecodeLines(tokenizer);
     if (given("lines")) return Lines(tokenizer);
     if (given("chat")) return Chat(tokenizer);
     std::string text = text_;
@@ -136,6 +141,33 @@ class TokenizeCommand final : public Command {
     return absl::OkStatus();
   }
 
+  absl::Status DecodeLines(const Tokenizer& tokenizer) {
+    LORICA_ASSIGN_OR_RETURN(const Json lines, AsInputError(ReadJsonFile(decode_lines_)));
+    if (!lines.is_array()) {
+      return absl::DataLossError(absl::StrCat(decode_lines_, ": expected an array of id lists"));
+    }
+    nlohmann::ordered_json all = nlohmann::ordered_json::array();
+    std::vector<int32_t> ids;
+    for (size_t i = 0; i < lines.size(); ++i) {
+      const std::string where = absl::StrCat(decode_lines_, ", index ", i);
+      if (!lines[i].is_array()) return absl::DataLossError(where + ": expected a list of ids");
+      ids.clear();
+      for (const Json& id : lines[i]) {
+        if (!id.is_number_unsigned() || id.get<uint64_t>() > INT32_MAX) {
+          return absl::DataLossError(where + ": expected a list of ids");
+        }
+        ids.push_back(id.get<int32_t>());
+      }
+      absl::StatusOr<std::string> text = tokenizer.Decode(ids, {.skip_special_tokens = !special_});
+      if (!text.ok()) {
+        return absl::DataLossError(absl::StrCat(where, ": ", text.status().message()));
+      }
+      all.push_back(*std::move(text));
+    }
+    PrintJson(all);
+    return absl::OkStatus();
+  }
+
   absl::Status Lines(const Tokenizer& tokenizer) {
     LORICA_ASSIGN_OR_RETURN(const Json lines, AsInputError(ReadJsonFile(lines_)));
     if (!lines.is_array()) {
@@ -159,10 +191,8 @@ class TokenizeCommand final : public Command {
   absl::Status Chat(const Tokenizer& tokenizer) {
     TokenizeOptions options;
     LORICA_ASSIGN_OR_RETURN(options.train_on, ParseTrainOn(train_on_));
-    LORICA_ASSIGN_OR_RETURN(
-        const ChatTemplate chat_template,
-        AsInputError(chat_template_.empty() ? ChatTemplate::FromModel(model_)
-                                            : ChatTemplate::FromFile(chat_template_, model_)));
+    LORICA_ASSIGN_OR_RETURN(const ChatTemplate chat_template,
+                            AsInputError(ChatTemplate::FromChoice(chat_template_, model_)));
     LORICA_ASSIGN_OR_RETURN(const std::string text,
                             AsInputError(PosixFiles().Read(chat_, kLargestFile)));
     absl::StatusOr<jinja::Value> json = jinja::ParseJson(text);
@@ -174,37 +204,53 @@ class TokenizeCommand final : public Command {
     LORICA_ASSIGN_OR_RETURN(const Record record,
                             AsInputError(ParseRecord(*json, std::nullopt, chat_)));
     LORICA_ASSIGN_OR_RETURN(
-        const TokenizedRecord tokenized,
+        const std::vector<TokenizedRecord> examples,
         AsInputError(RecordTokenizer(&tokenizer, &chat_template, options).Tokenize(record)));
-    return PrintChat(tokenizer, tokenized);
-  }
-
-  absl::Status PrintChat(const Tokenizer& tokenizer, const TokenizedRecord& tokenized) {
-    if (output_.json) {
-      nlohmann::ordered_json pieces = nlohmann::ordered_json::array();
-      std::vector<bool> trained;
-      for (size_t i = 0; i < tokenized.ids.size(); ++i) {
-        pieces.push_back(PieceOf(tokenizer, tokenized.ids[i]));
-        trained.push_back(tokenized.labels[i] != kIgnoredLabel);
+    if (!output_.json) {
+      for (const TokenizedRecord& example : examples) {
+        LORICA_RETURN_IF_ERROR(PrintExample(tokenizer, example));
       }
-      PrintJson({{"text", tokenized.text},
-                 {"ids", tokenized.ids},
-                 {"pieces", std::move(pieces)},
-                 {"trained", trained}});
       return absl::OkStatus();
     }
+    if (examples.size() == 1) {
+      PrintJson(ExampleJson(tokenizer, examples[0]));
+      return absl::OkStatus();
+    }
+    nlohmann::ordered_json all = nlohmann::ordered_json::array();
+    for (const TokenizedRecord& example : examples) all.push_back(ExampleJson(tokenizer, example));
+    PrintJson({{"examples", std::move(all)}});
+    return absl::OkStatus();
+  }
+
+  static nlohmann::ordered_json ExampleJson(const Tokenizer& tokenizer,
+                                            const TokenizedRecord& example) {
+    nlohmann::ordered_json pieces = nlohmann::ordered_json::array();
+    std::vector<bool> trained;
+    for (size_t i = 0; i < example.ids.size(); ++i) {
+      pieces.push_back(PieceOf(tokenizer, example.ids[i]));
+      trained.push_back(example.labels[i] != kIgnoredLabel);
+    }
+    nlohmann::ordered_json json = {{"text", example.text},
+                                   {"ids", example.ids},
+                                   {"pieces", std::move(pieces)},
+                                   {"trained", trained}};
+    if (!example.weights.empty()) json["weights"] = example.weights;
+    return json;
+  }
+
+  static absl::Status PrintExample(const Tokenizer& tokenizer, const TokenizedRecord& example) {
     std::vector<MarkedPiece> marked;
     StreamingDecoder decoder(tokenizer);
-    for (size_t i = 0; i < tokenized.ids.size(); ++i) {
-      LORICA_ASSIGN_OR_RETURN(const std::string piece, decoder.Push(tokenized.ids[i]));
-      const bool trained = tokenized.labels[i] != kIgnoredLabel;
+    for (size_t i = 0; i < example.ids.size(); ++i) {
+      LORICA_ASSIGN_OR_RETURN(const std::string piece, decoder.Push(example.ids[i]));
+      const bool trained = example.labels[i] != kIgnoredLabel;
       if (marked.empty() || marked.back().trained != trained) marked.push_back({"", trained});
       marked.back().text += piece;
     }
     LORICA_ASSIGN_OR_RETURN(const std::string rest, decoder.Finish());
     if (!marked.empty()) marked.back().text += rest;
     PrintResult(absl::StrCat(MarkedText(marked, ColourOnStdout()), "\n",
-                             absl::StrJoin(tokenized.ids, " "), "\n"));
+                             absl::StrJoin(example.ids, " "), "\n"));
     return absl::OkStatus();
   }
 
@@ -214,6 +260,7 @@ class TokenizeCommand final : public Command {
   std::string lines_;
   std::string chat_;
   std::string decode_;
+  std::string decode_lines_;
   bool special_ = true;
   std::string train_on_ = "assistant";
   std::string chat_template_;

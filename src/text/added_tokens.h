@@ -27,6 +27,9 @@ struct AddedToken {
   // Looked for after normalization, in its own normalized form.
   bool normalized = false;
   bool special = false;
+  // What it decodes to: its content, where it is `normalized` the normalized form. Set by
+  // AddedTokens::Finish.
+  std::string decoded;
 };
 
 // Immutable once built.
@@ -45,12 +48,13 @@ class AddedTokens {
   absl::Status Finish(const NormalizedContent& normalized_content) {
     for (const bool special : {true, false}) {  // of two with the same form the special one wins
       for (size_t i = 0; i < tokens_.size(); ++i) {
-        const AddedToken& token = tokens_[i];
+        AddedToken& token = tokens_[i];
         if (token.special != special || token.content.empty()) continue;
         std::string form = token.content;
         if (token.normalized) {
           if (absl::Status status = normalized_content(&form); !status.ok()) return status;
         }
+        token.decoded = form;
         if (form.empty()) continue;
         (token.normalized ? normalized_ : plain_).Add(form, static_cast<int32_t>(i));
       }

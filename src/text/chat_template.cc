@@ -4,12 +4,12 @@
 #include <vector>
 
 #include "absl/status/status.h"
-#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "lorica/io/file_system.h"
 #include "lorica/io/gguf.h"
 #include "lorica/tensor/status.h"
+#include "lorica/text/chat_template_files.h"
 
 namespace lorica {
 
@@ -17,10 +17,6 @@ using jinja::Dict;
 using jinja::Value;
 
 namespace {
-
-// Templates have some KB, tokenizer_config.json with all its added tokens some MB.
-constexpr size_t kMaxTemplateBytes = size_t{4} << 20;
-constexpr size_t kMaxConfigBytes = size_t{64} << 20;
 
 constexpr const char* kTokenNames[] = {"bos_token", "eos_token", "unk_token", "sep_token",
                                        "pad_token", "cls_token", "mask_token"};
@@ -33,121 +29,6 @@ constexpr std::pair<const char*, const char*> kGgufTokens[] = {
     {"sep_token", "tokenizer.ggml.seperator_token_id"},
     {"pad_token", "tokenizer.ggml.padding_token_id"},
 };
-
-bool IsDirectory(const std::string& path) {
-  const auto info = PosixFiles().Stat(path);
-  return info.ok() && info->is_directory;
-}
-
-bool IsGguf(const std::string& path) { return absl::EndsWith(path, ".gguf"); }
-
-// The folder of the model's tokenizer files: the path itself, or the folder of the file that it
-// names.
-std::string FolderOfModel(const std::string& path) {
-  return IsDirectory(path) ? path : FolderOf(path);
-}
-
-// A JSON object; undefined where the file doesn't exist.
-absl::StatusOr<Value> ReadJsonObject(const std::string& path) {
-  auto text = PosixFiles().Read(path, kMaxConfigBytes);
-  if (absl::IsNotFound(text.status())) return Value();
-  LORICA_RETURN_IF_ERROR(text.status());
-  auto json = jinja::ParseJson(*text);
-  if (!json.ok()) {
-    return absl::InvalidArgumentError(absl::StrCat(path, ": ", json.status().message()));
-  }
-  if (!json->is_dict()) {
-    return absl::InvalidArgumentError(absl::StrCat(path, ": expected a JSON object"));
-  }
-  return *std::move(json);
-}
-
-struct NamedTemplate {
-  std::string name;
-  std::string source;
-};
-
-absl::Status NoTemplateNamed(const std::string& where, const std::string& name,
-                             const std::vector<NamedTemplate>& templates) {
-  std::vector<std::string> names;
-  for (const NamedTemplate& entry : templates) names.push_back(entry.name);
-  return absl::NotFoundError(absl::StrCat(where, ": no chat template is called \"", name,
-                                          "\"; there are: ", absl::StrJoin(names, ", ")));
-}
-
-// The value of "chat_template": one template, or several with names.
-absl::StatusOr<std::string> ChooseTemplate(const Value& field, const std::string& name,
-                                           const std::string& where) {
-  if (field.is_string() && name.empty()) return field.as_string();
-  std::vector<NamedTemplate> templates;
-  if (field.is_string()) templates.push_back({"default", field.as_string()});
-  if (field.is_list()) {
-    for (const Value& entry : field.as_list()) {
-      if (!entry.Get("name").is_string() || !entry.Get("template").is_string()) {
-        return absl::InvalidArgumentError(
-            absl::StrCat(where, ": expected chat_template to list objects of name and template"));
-      }
-      templates.push_back({entry.Get("name").as_string(), entry.Get("template").as_string()});
-    }
-  } else if (field.is_dict()) {
-    for (const auto& [key, value] : field.as_dict().entries()) {
-      if (key.is_string() && value.is_string()) {
-        templates.push_back({key.as_string(), value.as_string()});
-      }
-    }
-  }
-  if (templates.empty()) {
-    return absl::InvalidArgumentError(
-        absl::StrCat(where, ": expected chat_template to be a string or a list of named ones"));
-  }
-  const std::string wanted = name.empty() ? "default" : name;
-  for (const NamedTemplate& entry : templates) {
-    if (entry.name == wanted) return entry.source;
-  }
-  if (name.empty() && templates.size() == 1) return templates[0].source;
-  return NoTemplateNamed(where, wanted, templates);
-}
-
-struct Source {
-  std::string text;
-  std::string origin;
-};
-
-absl::StatusOr<Source> FindInFolder(const std::string& folder, const std::string& name) {
-  const std::string file =
-      name.empty() || name == "default"
-          ? JoinPath(folder, "chat_template.jinja")
-          : JoinPath(JoinPath(folder, "additional_chat_templates"), name + ".jinja");
-  if (!IsPlainName(NameOf(file)) || absl::StrContains(name, "/")) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("\"", name, "\" can't be the name of a chat template"));
-  }
-  auto text = PosixFiles().Read(file, kMaxTemplateBytes);
-  if (text.ok()) return Source{*std::move(text), file};
-  if (!absl::IsNotFound(text.status())) return text.status();
-  for (const char* config : {"tokenizer_config.json", "chat_template.json"}) {
-    const std::string path = JoinPath(folder, config);
-    LORICA_ASSIGN_OR_RETURN(const Value json, ReadJsonObject(path));
-    const Value field = json.Get("chat_template");
-    if (field.is_undefined() || field.is_none()) continue;
-    LORICA_ASSIGN_OR_RETURN(std::string source, ChooseTemplate(field, name, path));
-    return Source{std::move(source), absl::StrCat(path, " (chat_template)")};
-  }
-  return absl::NotFoundError(absl::StrCat(
-      folder, ": no chat template, neither chat_template.jinja nor in tokenizer_config.json"));
-}
-
-absl::StatusOr<Source> FindInGguf(const std::string& path, const std::string& name) {
-  LORICA_ASSIGN_OR_RETURN(const GgufFile file, GgufFile::Open(path));
-  const std::string key = name.empty() || name == "default"
-                              ? "tokenizer.chat_template"
-                              : absl::StrCat("tokenizer.chat_template.", name);
-  if (!file.Has(key)) {
-    return absl::NotFoundError(absl::StrCat(path, ": no chat template under ", key));
-  }
-  LORICA_ASSIGN_OR_RETURN(std::string source, file.GetString(key));
-  return Source{std::move(source), absl::StrCat(path, " (", key, ")")};
-}
 
 absl::StatusOr<ChatTemplate::SpecialTokens> GgufSpecialTokens(const std::string& path) {
   LORICA_ASSIGN_OR_RETURN(const GgufFile file, GgufFile::Open(path));
@@ -189,13 +70,55 @@ absl::StatusOr<ChatTemplate> ChatTemplate::FromSource(const std::string& source,
   return ChatTemplate(*std::move(parsed), source, std::move(origin), std::move(special_tokens));
 }
 
+namespace {
+
+std::string NamesOf(const std::vector<NamedTemplate>& templates) {
+  return absl::StrJoin(templates, ", ", [](std::string* out, const NamedTemplate& entry) {
+    absl::StrAppend(out, entry.name);
+  });
+}
+
+}  // namespace
+
 absl::StatusOr<ChatTemplate> ChatTemplate::FromModel(const std::string& model_path,
                                                      const std::string& name) {
-  LORICA_ASSIGN_OR_RETURN(Source source, IsGguf(model_path)
-                                             ? FindInGguf(model_path, name)
-                                             : FindInFolder(FolderOfModel(model_path), name));
-  LORICA_ASSIGN_OR_RETURN(SpecialTokens tokens, ReadSpecialTokens(model_path));
-  return FromSource(source.text, std::move(source.origin), std::move(tokens));
+  const std::string wanted = name.empty() ? "default" : name;
+  LORICA_ASSIGN_OR_RETURN(const std::vector<NamedTemplate> templates,
+                          TemplatesOfModel(model_path, wanted));
+  if (templates.empty()) {
+    return absl::NotFoundError(absl::StrCat(
+        model_path, ": no chat template",
+        IsGgufModel(model_path) ? ""
+                                : ", neither chat_template.jinja nor in tokenizer_config.json"));
+  }
+  const NamedTemplate* chosen = FindTemplate(templates, wanted);
+  if (chosen == nullptr && name.empty() && templates.size() == 1) chosen = &templates[0];
+  if (chosen == nullptr) {
+    return absl::NotFoundError(absl::StrCat(model_path, ": no chat template is called \"", wanted,
+                                            "\"; there are: ", NamesOf(templates)));
+  }
+  LORICA_ASSIGN_OR_RETURN(const SpecialTokens tokens, ReadSpecialTokens(model_path));
+  LORICA_ASSIGN_OR_RETURN(ChatTemplate result, FromSource(chosen->text, chosen->origin, tokens));
+  const NamedTemplate* for_tools = FindTemplate(templates, "tool_use");
+  if (name.empty() && for_tools != nullptr && for_tools != chosen) {
+    LORICA_ASSIGN_OR_RETURN(ChatTemplate tool_use,
+                            FromSource(for_tools->text, for_tools->origin, tokens));
+    result.tool_use_ = std::make_shared<const ChatTemplate>(std::move(tool_use));
+  }
+  return result;
+}
+
+absl::StatusOr<ChatTemplate> ChatTemplate::FromChoice(const std::string& choice,
+                                                      const std::string& model_path) {
+  if (choice.empty()) return FromModel(model_path);
+  LORICA_ASSIGN_OR_RETURN(const std::vector<NamedTemplate> templates,
+                          TemplatesOfModel(model_path, choice));
+  if (FindTemplate(templates, choice) != nullptr) return FromModel(model_path, choice);
+  absl::StatusOr<ChatTemplate> of_file = FromFile(choice, model_path);
+  if (!absl::IsNotFound(of_file.status()) || templates.empty()) return of_file;
+  return absl::NotFoundError(
+      absl::StrCat(choice, ": expected a file or the name of one of the model's chat templates (",
+                   NamesOf(templates), "), found neither"));
 }
 
 absl::StatusOr<ChatTemplate> ChatTemplate::FromFile(const std::string& path,
@@ -210,11 +133,11 @@ absl::StatusOr<ChatTemplate> ChatTemplate::FromFile(const std::string& path,
 
 absl::StatusOr<ChatTemplate::SpecialTokens> ChatTemplate::ReadSpecialTokens(
     const std::string& model_path) {
-  if (IsGguf(model_path)) return GgufSpecialTokens(model_path);
-  const std::string folder = FolderOfModel(model_path);
+  if (IsGgufModel(model_path)) return GgufSpecialTokens(model_path);
+  const std::string folder = TokenizerFolder(model_path);
   SpecialTokens tokens;
   for (const char* file : {"tokenizer_config.json", "special_tokens_map.json"}) {
-    LORICA_ASSIGN_OR_RETURN(const Value json, ReadJsonObject(JoinPath(folder, file)));
+    LORICA_ASSIGN_OR_RETURN(const Value json, ReadTokenizerConfig(JoinPath(folder, file)));
     for (const char* name : kTokenNames) {
       const bool is_known = std::any_of(tokens.begin(), tokens.end(),
                                         [&](const auto& token) { return token.first == name; });
@@ -225,8 +148,15 @@ absl::StatusOr<ChatTemplate::SpecialTokens> ChatTemplate::ReadSpecialTokens(
   return tokens;
 }
 
+std::string ChatTemplate::sources() const {
+  return tool_use_ == nullptr ? source_ : absl::StrCat(source_, "\n", tool_use_->source_);
+}
+
 absl::StatusOr<jinja::RenderResult> ChatTemplate::Render(const ChatRequest& request,
                                                          const jinja::RenderLimits& limits) const {
+  if (tool_use_ != nullptr && !request.tools.is_none() && !request.tools.is_undefined()) {
+    return tool_use_->Render(request, limits);
+  }
   Dict context;
   for (const auto& [name, text] : special_tokens_) context.Set(name, text);
   context.Set("messages", request.messages);

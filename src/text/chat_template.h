@@ -3,6 +3,7 @@
 #define LORICA_TEXT_CHAT_TEMPLATE_H_
 
 #include <ctime>
+#include <memory>
 #include <optional>
 #include <string>
 #include <utility>
@@ -36,12 +37,16 @@ class ChatTemplate {
   static absl::StatusOr<ChatTemplate> FromSource(const std::string& source, std::string origin,
                                                  SpecialTokens special_tokens);
 
-  // The template of the model at `model_path`: of a Hugging Face folder, chat_template.jinja, else
-  // the one in tokenizer_config.json (where that holds several, the one called `name`, or
-  // "default"); of a GGUF file, tokenizer.chat_template (or tokenizer.chat_template.NAME). NotFound
-  // where the model has none.
+  // The template of the model at `model_path` (chat_template_files.h says where it lies). Of
+  // several that are named: the one called `name`; without a name "default", or the only one, and
+  // then the one called "tool_use" takes its place for requests with tools, as in transformers.
+  // NotFound where the model has none, or none of that name.
   static absl::StatusOr<ChatTemplate> FromModel(const std::string& model_path,
                                                 const std::string& name = "");
+
+  // What a user chose: the name of one of the model's templates, or a file; empty: the model's.
+  static absl::StatusOr<ChatTemplate> FromChoice(const std::string& choice,
+                                                 const std::string& model_path);
 
   // A template file in place of the model's own; special tokens still come from the model
   // (`model_path` may be empty).
@@ -56,8 +61,8 @@ class ChatTemplate {
   absl::StatusOr<jinja::RenderResult> Render(const ChatRequest& request,
                                              const jinja::RenderLimits& limits = {}) const;
 
-  bool has_generation_blocks() const { return template_.has_generation_blocks(); }
-  const std::string& source() const { return source_; }
+  // The source texts of all templates that a request may meet.
+  std::string sources() const;
   const std::string& origin() const { return origin_; }
   const SpecialTokens& special_tokens() const { return special_tokens_; }
 
@@ -69,6 +74,7 @@ class ChatTemplate {
   std::string source_;
   std::string origin_;
   SpecialTokens special_tokens_;
+  std::shared_ptr<const ChatTemplate> tool_use_;  // for requests with tools; null: this one
 };
 
 }  // namespace lorica

@@ -174,6 +174,38 @@ std::unique_ptr<Normalizer> MakeStripAccents() {
   return MakeCharacterNormalizer([](uint32_t c, std::string*) { return IsMark(c); });
 }
 
+std::unique_ptr<Normalizer> MakeStripNonspacing() {
+  return MakeCharacterNormalizer([](uint32_t c, std::string*) { return IsNonspacingMark(c); });
+}
+
+std::unique_ptr<Normalizer> MakeCleanText() {
+  return MakeCharacterNormalizer([](uint32_t c, std::string* out) {
+    // Of the controls that are white space, only these three count as such.
+    if (c == '\t' || c == '\n' || c == '\r' || (IsWhiteSpace(c) && !IsControl(c))) {
+      out->push_back(' ');
+      return true;
+    }
+    return c == 0xFFFD || IsControl(c);
+  });
+}
+
+std::unique_ptr<Normalizer> MakeSpacedIdeographs() {
+  return MakeCharacterNormalizer([](uint32_t c, std::string* out) {
+    // The blocks that BERT's tokenizer lists, and of those what Hugging Face's has.
+    static constexpr uint32_t kBlocks[][2] = {
+        {0x3400, 0x4DBF},   {0x4E00, 0x9FFF},   {0xF900, 0xFAFF},  {0x20000, 0x2A6DF},
+        {0x2A700, 0x2B81F}, {0x2B920, 0x2CEAF}, {0x2F800, 0x2FA1F}};
+    for (const auto& [first, last] : kBlocks) {
+      if (c < first || c > last) continue;
+      out->push_back(' ');
+      AppendUtf8(c, out);
+      out->push_back(' ');
+      return true;
+    }
+    return false;
+  });
+}
+
 std::unique_ptr<Normalizer> MakeReplace(TextPattern pattern, absl::string_view content) {
   return std::make_unique<Replace>(std::move(pattern), content);
 }

@@ -46,6 +46,11 @@ std::unique_ptr<Normalizer> MakeLowercase();
 std::unique_ptr<Normalizer> MakeStrip(bool left, bool right);
 // Takes out combining marks (categories M*).
 std::unique_ptr<Normalizer> MakeStripAccents();
+// The steps of BERT's normalizer: takes out nonspacing marks (Mn); white space to spaces, controls
+// and U+FFFD taken out; Chinese characters between spaces.
+std::unique_ptr<Normalizer> MakeStripNonspacing();
+std::unique_ptr<Normalizer> MakeCleanText();
+std::unique_ptr<Normalizer> MakeSpacedIdeographs();
 std::unique_ptr<Normalizer> MakeReplace(TextPattern pattern, absl::string_view content);
 // Puts `prefix` before a text that isn't empty.
 std::unique_ptr<Normalizer> MakePrepend(absl::string_view prefix);

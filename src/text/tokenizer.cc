@@ -121,7 +121,7 @@ absl::StatusOr<PieceDecoder::Piece> PieceAt(const Tokenizer::Parts& parts, int32
   *skip = false;
   if (const AddedToken* added = parts.added.Find(int64_t{id}); added != nullptr) {
     *skip = added->special && options.skip_special_tokens;
-    return PieceDecoder::Piece{added->content, true};
+    return PieceDecoder::Piece{added->decoded, true};
   }
   if (!parts.model->vocabulary().HasId(id)) {
     return absl::InvalidArgumentError(absl::StrCat("token id ", id, " at position ", position,

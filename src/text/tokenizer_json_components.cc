@@ -38,6 +38,24 @@ absl::Status ReadUnicodeForm(const std::string& type, Tokenizer::Parts* parts, b
   return absl::OkStatus();
 }
 
+absl::Status ReadBertNormalizer(JsonFields* fields, Tokenizer::Parts* parts) {
+  bool clean_text = true, ideographs = true, lowercase = true;
+  LORICA_RETURN_IF_ERROR(fields->Read("clean_text", &clean_text));
+  LORICA_RETURN_IF_ERROR(fields->Read("handle_chinese_chars", &ideographs));
+  LORICA_RETURN_IF_ERROR(fields->Read("lowercase", &lowercase));
+  bool strip_accents = lowercase;  // where it is null
+  LORICA_RETURN_IF_ERROR(fields->Read("strip_accents", &strip_accents));
+  auto& list = parts->normalizers;
+  if (clean_text) list.push_back(MakeCleanText());
+  if (ideographs) list.push_back(MakeSpacedIdeographs());
+  if (strip_accents) {
+    list.push_back(MakeUnicodeNormalizer(NormalForm::kNfd));
+    list.push_back(MakeStripNonspacing());
+  }
+  if (lowercase) list.push_back(MakeLowercase());
+  return absl::OkStatus();
+}
+
 // The ids of a template's special token `name`.
 absl::Status AppendTemplateIds(const JsonFields& fields, const json* table, const std::string& name,
                                std::vector<int32_t>* ids) {
@@ -179,6 +197,8 @@ absl::Status ReadNormalizer(const json& document, const std::string& where,
     parts->normalizers.push_back(MakeStrip(left, right));
   } else if (type == "StripAccents") {
     parts->normalizers.push_back(MakeStripAccents());
+  } else if (type == "BertNormalizer") {
+    LORICA_RETURN_IF_ERROR(ReadBertNormalizer(&fields, parts));
   } else if (type == "Replace") {
     std::string content;
     LORICA_ASSIGN_OR_RETURN(TextPattern pattern, ReadPattern(&fields));

@@ -112,6 +112,13 @@ bool IsNumeric(uint32_t c) {
 
 bool IsMark(uint32_t c) { return c >= 0x300 && Category(c)[0] == 'M'; }
 
+bool IsNonspacingMark(uint32_t c) { return c >= 0x300 && absl::string_view(Category(c)) == "Mn"; }
+
+bool IsControl(uint32_t c) {
+  const char* category = Category(c);
+  return category[0] == 'C' && category[1] != 'n';
+}
+
 bool IsPunctuation(uint32_t c) {
   if (c < 0x80) {
     return (c >= '!' && c <= '/') || (c >= ':' && c <= '@') || (c >= '[' && c <= '`') ||

@@ -49,11 +49,13 @@ void AppendUtf8(uint32_t code_point, std::string* out);
 
 // Properties of code points as Rust's `char` and its `regex` crate define them, which Hugging
 // Face's tokenizers use.
-bool IsWhiteSpace(uint32_t code_point);     // Unicode White_Space
-bool IsWordCharacter(uint32_t code_point);  // letters, marks, decimal digits, connectors
-bool IsNumeric(uint32_t code_point);        // categories Nd, Nl, No
-bool IsMark(uint32_t code_point);           // categories Mn, Mc, Me
-bool IsPunctuation(uint32_t code_point);    // categories P*, and ASCII punctuation
+bool IsWhiteSpace(uint32_t code_point);      // Unicode White_Space
+bool IsWordCharacter(uint32_t code_point);   // letters, marks, decimal digits, connectors
+bool IsNumeric(uint32_t code_point);         // categories Nd, Nl, No
+bool IsMark(uint32_t code_point);            // categories Mn, Mc, Me
+bool IsNonspacingMark(uint32_t code_point);  // category Mn
+bool IsControl(uint32_t code_point);         // categories Cc, Cf, Co
+bool IsPunctuation(uint32_t code_point);     // categories P*, and ASCII punctuation
 
 }  // namespace lorica
 

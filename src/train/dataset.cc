@@ -67,36 +67,49 @@ absl::StatusOr<Dataset> Dataset::Load(const std::vector<std::string>& paths,
     LORICA_ASSIGN_OR_RETURN(const std::optional<Record> record, reader.Next());
     if (!record.has_value()) break;
     ++statistics.records;
-    LORICA_ASSIGN_OR_RETURN(TokenizedRecord tokenized, record_tokenizer.Tokenize(*record));
-    LORICA_RETURN_IF_ERROR(CheckVocabulary(*record, tokenized, options.vocab_size));
-    const auto length = static_cast<int64_t>(tokenized.ids.size());
-    if (options.max_length > 0 && length > options.max_length) {
-      if (options.overlong == Overlong::kError) {
-        return absl::InvalidArgumentError(absl::StrCat(record->where, ": the record has ", length,
-                                                       " tokens, at most ", options.max_length,
-                                                       " are allowed"));
-      }
-      if (options.overlong == Overlong::kDrop) {
-        ++statistics.dropped;
-        continue;
-      }
-      ++statistics.truncated;
-      tokenized.ids.resize(static_cast<size_t>(options.max_length));
-      tokenized.labels.resize(static_cast<size_t>(options.max_length));
+    LORICA_ASSIGN_OR_RETURN(std::vector<TokenizedRecord> examples,
+                            record_tokenizer.Tokenize(*record));
+    if (examples.size() > 1) {
+      ++statistics.split_records;
+      statistics.split_examples += static_cast<int64_t>(examples.size());
     }
-    TrainingSequence sequence =
-        TrainingSequence::FromLabels(std::move(tokenized.ids), tokenized.labels);
-    sequence.ids.shrink_to_fit();
-    const int64_t trained = sequence.trained_tokens();
-    statistics.tokens += sequence.tokens();
-    statistics.trained_tokens += trained;
-    statistics.longest = std::max(statistics.longest, sequence.tokens());
-    if (trained == 0) ++statistics.untrained;
-    fingerprint.Add(sequence.ids);
-    fingerprint.Add(sequence.targets);
-    dataset.trained_.push_back(trained);
-    dataset.record_indices_.push_back(record->index);
-    dataset.sequences_.push_back(std::move(sequence));
+    for (size_t e = 0; e < examples.size(); ++e) {
+      TokenizedRecord& tokenized = examples[e];
+      LORICA_RETURN_IF_ERROR(CheckVocabulary(*record, tokenized, options.vocab_size));
+      if (!tokenized.weights.empty()) {
+        return absl::UnimplementedError(absl::StrCat(
+            record->where, ": messages with a weight other than 0 and 1 aren't supported"));
+      }
+      const auto length = static_cast<int64_t>(tokenized.ids.size());
+      if (options.max_length > 0 && length > options.max_length) {
+        if (options.overlong == Overlong::kError) {
+          return absl::InvalidArgumentError(absl::StrCat(record->where, ": the record has ", length,
+                                                         " tokens, at most ", options.max_length,
+                                                         " are allowed"));
+        }
+        if (options.overlong == Overlong::kDrop) {
+          ++statistics.dropped;
+          continue;
+        }
+        ++statistics.truncated;
+        tokenized.ids.resize(static_cast<size_t>(options.max_length));
+        tokenized.labels.resize(static_cast<size_t>(options.max_length));
+      }
+      TrainingSequence sequence =
+          TrainingSequence::FromLabels(std::move(tokenized.ids), tokenized.labels);
+      sequence.ids.shrink_to_fit();
+      const int64_t trained = sequence.trained_tokens();
+      statistics.tokens += sequence.tokens();
+      statistics.trained_tokens += trained;
+      statistics.longest = std::max(statistics.longest, sequence.tokens());
+      if (trained == 0) ++statistics.untrained;
+      fingerprint.Add(sequence.ids);
+      fingerprint.Add(sequence.targets);
+      dataset.trained_.push_back(trained);
+      dataset.record_indices_.push_back(record->index);
+      dataset.example_indices_.push_back(examples.size() > 1 ? static_cast<int32_t>(e) : -1);
+      dataset.sequences_.push_back(std::move(sequence));
+    }
   }
   statistics.format = *reader.format();
   dataset.fingerprint_ = fingerprint.Text();
@@ -123,6 +136,11 @@ absl::StatusOr<TrainingSequence> Dataset::Read(int64_t index) const { return seq
 
 int64_t Dataset::record_index(int64_t index) const {
   return record_indices_[static_cast<size_t>(index)];
+}
+
+std::optional<int64_t> Dataset::example_index(int64_t index) const {
+  const int32_t example = example_indices_[static_cast<size_t>(index)];
+  return example < 0 ? std::nullopt : std::optional<int64_t>(example);
 }
 
 const TrainingSequence& Dataset::sequence(int64_t index) const {

@@ -1,8 +1,10 @@
-// A data set in memory: every record as token ids and targets, cut to length, and counted.
+// A data set in memory: every record as token ids and targets, cut to length, and counted. A record
+// whose conversation can't be trained in one rendering stands there as several sequences.
 #ifndef LORICA_TRAIN_DATASET_H_
 #define LORICA_TRAIN_DATASET_H_
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -33,12 +35,15 @@ struct DatasetOptions {
 struct DatasetStatistics {
   RecordFormat format = RecordFormat::kText;
   int64_t records = 0;         // read
+  int64_t split_records = 0;   // of which the template made several examples each,
+  int64_t split_examples = 0;  // these together
+  // Of examples: a record is one where it isn't split.
   int64_t dropped = 0;         // longer than max_length, with Overlong::kDrop
   int64_t truncated = 0;       // cut to max_length
   int64_t untrained = 0;       // kept, though no token of theirs is trained
-  int64_t tokens = 0;          // of the records kept
+  int64_t tokens = 0;          // of those kept
   int64_t trained_tokens = 0;  // targets that count
-  int64_t longest = 0;         // tokens of the longest record kept
+  int64_t longest = 0;         // tokens of the longest one kept
 };
 
 class Dataset final : public SequenceSource {
@@ -56,6 +61,8 @@ class Dataset final : public SequenceSource {
 
   // The number that the record has in the files: others before it may have been dropped.
   int64_t record_index(int64_t index) const;
+  // Which of its record's examples it is, where there are several.
+  std::optional<int64_t> example_index(int64_t index) const;
   const TrainingSequence& sequence(int64_t index) const;
   const DatasetStatistics& statistics() const { return statistics_; }
   // 16 hexadecimal digits that tell data sets apart: of all ids and targets in order.
@@ -64,6 +71,7 @@ class Dataset final : public SequenceSource {
  private:
   std::vector<TrainingSequence> sequences_;
   std::vector<int64_t> record_indices_;
+  std::vector<int32_t> example_indices_;  // -1: the only one
   std::vector<int64_t> trained_;
   DatasetStatistics statistics_;
   std::string fingerprint_;

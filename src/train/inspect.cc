@@ -183,7 +183,7 @@ absl::Status AddChatTemplate(Inspection& result, const std::string& path, bool v
   const absl::StatusOr<ChatTemplate> found = ChatTemplate::FromModel(path);
   if (found.ok()) {
     AddFact(result, "chat template",
-            absl::StrCat(found->source().size(), " bytes, from ", found->origin()));
+            absl::StrCat(found->sources().size(), " bytes, from ", found->origin()));
   } else if (absl::IsNotFound(found.status())) {
     AddFact(result, "chat template", "none");
   } else if (verify) {

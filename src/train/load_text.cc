@@ -11,24 +11,20 @@ namespace lorica {
 
 std::string ModelText::TemplateFingerprint() const {
   if (!chat_template.has_value()) return "";
-  const std::string& source = chat_template->source();
+  const std::string source = chat_template->sources();
   return absl::StrFormat("crc32c %08x",
                          Crc32c({reinterpret_cast<const uint8_t*>(source.data()), source.size()}));
 }
 
 absl::StatusOr<ModelText> LoadModelText(const std::string& model_path,
-                                        const std::string& template_file) {
+                                        const std::string& template_choice) {
   ModelText text;
   if (HasTokenizer(model_path)) {
     LORICA_ASSIGN_OR_RETURN(text.tokenizer, AsInputError(LoadTokenizer(model_path)));
   }
-  if (!template_file.empty()) {
-    LORICA_ASSIGN_OR_RETURN(text.chat_template,
-                            AsInputError(ChatTemplate::FromFile(template_file, model_path)));
-    return text;
-  }
-  absl::StatusOr<ChatTemplate> chat_template = ChatTemplate::FromModel(model_path);
-  if (absl::IsNotFound(chat_template.status())) return text;
+  absl::StatusOr<ChatTemplate> chat_template =
+      ChatTemplate::FromChoice(template_choice, model_path);
+  if (template_choice.empty() && absl::IsNotFound(chat_template.status())) return text;
   LORICA_ASSIGN_OR_RETURN(text.chat_template, AsInputError(std::move(chat_template)));
   return text;
 }

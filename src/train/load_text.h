@@ -19,13 +19,14 @@ struct ModelText {
   std::optional<Tokenizer> tokenizer;
   std::optional<ChatTemplate> chat_template;
 
-  // A checksum of the template's source; empty without one.
+  // A checksum of the template's source text; empty without one.
   std::string TemplateFingerprint() const;
 };
 
-// `template_file` stands in place of the model's own template; empty: the model's.
+// `template_choice` is the name of one of the model's templates, or a file in place of them; empty:
+// the model's own.
 absl::StatusOr<ModelText> LoadModelText(const std::string& model_path,
-                                        const std::string& template_file);
+                                        const std::string& template_choice);
 
 struct DataOptions {
   std::string train_on = "assistant";

@@ -153,6 +153,12 @@ void Trained(std::string& html, const SftPlan& plan) {
         absl::StrFormat("%s records (%s), %s dropped, %s truncated, %s without a trained token",
                         Grouped(d.records), d.format, Grouped(d.dropped), Grouped(d.truncated),
                         Grouped(d.untrained)));
+    if (d.split_records > 0) {
+      Row(html, "examples",
+          absl::StrFormat("%s records gave %s, one for each turn: the template rewrites earlier "
+                          "turns",
+                          Grouped(d.split_records), Grouped(d.split_examples)));
+    }
     Row(html, "tokens",
         absl::StrFormat("%s, of which %.1f %% are trained", Grouped(d.tokens),
                         100.0 * static_cast<double>(d.trained_tokens) /

@@ -66,8 +66,9 @@ std::string NumberOrNull(double value) {
 
 std::string Line(const RecordScore& score) {
   std::string line =
-      absl::StrCat("{\"index\": ", score.index, ", \"tokens\": ", score.tokens,
-                   ", \"trained_tokens\": ", score.trained_tokens,
+      absl::StrCat("{\"index\": ", score.index,
+                   score.example.has_value() ? absl::StrCat(", \"example\": ", *score.example) : "",
+                   ", \"tokens\": ", score.tokens, ", \"trained_tokens\": ", score.trained_tokens,
                    ", \"loss\": ", score.trained_tokens > 0 ? NumberOrNull(score.loss) : "null",
                    ", \"logprobs\": [");
   for (size_t t = 0; t < score.logprobs.size(); ++t) {
@@ -143,7 +144,9 @@ absl::Status Scorer::OpenSinks() {
   logits_file_.emplace(std::move(file));
   std::vector<SafetensorsSpec> specs;
   for (int64_t i = 0; i < data_->size(); ++i) {
-    specs.push_back({absl::StrCat("logits.", data_->record_index(i)),
+    const std::optional<int64_t> example = data_->example_index(i);
+    specs.push_back({absl::StrCat("logits.", data_->record_index(i),
+                                  example.has_value() ? absl::StrCat(".", *example) : ""),
                      FileType() == DType::kF64 ? StoredType::kF64 : StoredType::kF32,
                      {data_->tokens(i), model_->config().vocab_size}});
   }
@@ -193,6 +196,7 @@ absl::StatusOr<std::vector<RecordScore>> Scorer::ScorePass(
   for (int s = 0; s < batch.context.sequences.groups(); ++s) {
     RecordScore score;
     score.index = data_->record_index(first + s);
+    score.example = data_->example_index(first + s);
     score.tokens = batch.context.sequences.size(s);
     score.logprobs.push_back(NAN);
     const int64_t begin = batch.context.sequences.begin(s);
@@ -327,7 +331,7 @@ void VisitScoreOptions(ScoreOptions& o, OptionVisitor& v) {
        o.system);
   v.On({.name = "chat-template",
         .group = kData,
-        .help = "template file in place of the model's",
+        .help = "one of the model's templates by name, or a file",
         .default_text = "the model's"},
        o.chat_template);
   v.On({.name = "dtype",

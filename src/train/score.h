@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -37,6 +38,8 @@ void VisitScoreOptions(ScoreOptions& options, OptionVisitor& visitor);
 
 struct RecordScore {
   int64_t index = 0;
+  // Where the chat template made several examples of the record: which one.
+  std::optional<int64_t> example;
   int64_t tokens = 0;
   int64_t trained_tokens = 0;
   double loss = 0;               // mean over trained tokens; 0 without any

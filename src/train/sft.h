@@ -29,16 +29,18 @@ struct PlannedModule {
 
 // What became of the records of the data files.
 struct DataSummary {
-  std::string format;     // "messages", "prompt and completion", ...
-  int64_t records = 0;    // read
-  int64_t dropped = 0;    // too long, with --overlong drop
-  int64_t truncated = 0;  // cut to the longest length
-  int64_t untrained = 0;  // kept, but without a trained token
-  int64_t tokens = 0;     // of the kept ones
+  std::string format;          // "messages", "prompt and completion", ...
+  int64_t records = 0;         // read
+  int64_t split_records = 0;   // of which the chat template made several examples each,
+  int64_t split_examples = 0;  // these together
+  int64_t dropped = 0;         // too long, with --overlong drop
+  int64_t truncated = 0;       // cut to the longest length
+  int64_t untrained = 0;       // kept, but without a trained token
+  int64_t tokens = 0;          // of the kept ones
   int64_t trained_tokens = 0;
   int64_t longest = 0;  // tokens of the longest kept one
 
-  int64_t kept() const { return records - dropped; }
+  int64_t kept() const { return records - split_records + split_examples - dropped; }
 };
 
 // Text of a record in pieces of one kind, for showing what is trained.

@@ -94,7 +94,7 @@ void VisitData(SftOptions& o, OptionVisitor& v) {
        o.system);
   v.On({.name = "chat-template",
         .group = kData,
-        .help = "template file in place of the model's",
+        .help = "one of the model's templates by name, or a file",
         .default_text = "the model's",
         .may_change = true},
        o.chat_template);

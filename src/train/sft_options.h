@@ -46,7 +46,7 @@ struct SftOptions {
   bool shuffle = true;
   std::string train_on = "assistant";  // or "last", "all"
   std::string system;                  // system message where a record has none
-  std::string chat_template;           // a template file in place of the model's
+  std::string chat_template;           // one of the model's templates by name, or a file
 
   // Steps.
   int64_t epochs = 1;

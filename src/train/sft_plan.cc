@@ -22,6 +22,8 @@ DataSummary SummaryOf(const Dataset& dataset) {
   const DatasetStatistics& s = dataset.statistics();
   return {.format = std::string(Name(s.format)),
           .records = s.records,
+          .split_records = s.split_records,
+          .split_examples = s.split_examples,
           .dropped = s.dropped,
           .truncated = s.truncated,
           .untrained = s.untrained,

@@ -12,6 +12,7 @@
 #include "lorica/nn/model_loader.h"
 #include "lorica/peft/peft_files.h"
 #include "lorica/tensor/status.h"
+#include "lorica/text/chat_messages.h"
 #include "lorica/train/exit_status.h"
 
 namespace lorica {
@@ -90,14 +91,10 @@ absl::StatusOr<Prompt> PromptFromJson(const jinja::Value& json, const std::strin
   } else {
     return Wrong(where, "an object with \"messages\", \"prompt\" or \"input_ids\"");
   }
-  if (json.Get("tools").is_list()) prompt.tools = json.Get("tools");
-  if (prompt.messages.is_list()) {
-    for (const jinja::Value& message : prompt.messages.as_list()) {
-      if (!message.Get("role").is_string()) {
-        return Wrong(where, "every message to be an object with a \"role\"");
-      }
-    }
-  }
+  if (!prompt.messages.is_list()) return prompt;
+  // What training data go through, too: a model is to be asked as it was trained.
+  LORICA_ASSIGN_OR_RETURN(prompt.messages, AsInputError(NormalizeMessages(prompt.messages, where)));
+  LORICA_ASSIGN_OR_RETURN(prompt.tools, AsInputError(NormalizeTools(json.Get("tools"), where)));
   return prompt;
 }
 

@@ -42,7 +42,7 @@ absl::StatusOr<Prompt> ReadPrompt(const std::string& path);
 struct TextModelOptions {
   std::string model;          // a Hugging Face folder or a .gguf file
   std::string adapter;        // a PEFT folder; empty: none
-  std::string chat_template;  // a file in place of the model's template; empty: the model's
+  std::string chat_template;  // one of the model's templates by name, or a file
 };
 
 struct TextModel {

@@ -1,14 +1,8 @@
 // From a record to token ids and the labels that say which of them are trained.
 //
-// A conversation is rendered as a whole and tokenised as a whole; then the bytes of its assistant
-// turns are found:
-// - where the template has {% generation %} blocks, those say it;
-// - else by rendering prefixes: turn i is what render(messages[:i+1]) has more than
-// render(messages[:i]) with the
-//   generation prompt. Each must begin the next and the whole, else the template rewrites earlier
-//   turns and the record is refused.
-// So the end of a turn is trained and its header isn't. A token that lies across the edge of a
-// trained span counts as trained: its bytes inside the span can't be learned in any other way.
+// A conversation is rendered as a whole (rendered_conversation.h) and tokenised as a whole; then
+// the tokens of its trained bytes are found. A token that lies across the edge of a trained span
+// counts as trained: its bytes inside the span can't be learned in any other way.
 #ifndef LORICA_TRAIN_TRAINED_SPANS_H_
 #define LORICA_TRAIN_TRAINED_SPANS_H_
 
@@ -17,20 +11,12 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "absl/strings/string_view.h"
 #include "lorica/text/chat_template.h"
 #include "lorica/text/tokenizer.h"
 #include "lorica/train/records.h"
+#include "lorica/train/rendered_conversation.h"
 
 namespace lorica {
-
-enum class TrainOn : uint8_t {
-  kAssistant,  // every assistant turn; of prompt and completion, the completion
-  kLast,       // the last assistant turn
-  kAll,        // every token
-};
-// Of "assistant", "last", "all".
-absl::StatusOr<TrainOn> ParseTrainOn(absl::string_view name);
 
 struct TokenizeOptions {
   TrainOn train_on = TrainOn::kAssistant;
@@ -38,11 +24,14 @@ struct TokenizeOptions {
   std::string system;
 };
 
+// One sequence to train on.
 struct TokenizedRecord {
-  std::string text;          // what was tokenised; empty for token ids
-  std::vector<int32_t> ids;  // [T]
-  std::vector<int32_t>
-      labels;  // [T], not shifted; kIgnoredLabel where not trained. labels[0] never counts.
+  std::string text;             // what was tokenised; empty for token ids
+  std::vector<int32_t> ids;     // [T]
+  std::vector<int32_t> labels;  // [T], not shifted; kIgnoredLabel where not trained. labels[0]
+                                // never counts.
+  // [T], what each trained token counts in the loss, above 0 (1 where not trained); empty: 1 each.
+  std::vector<float> weights;
 };
 
 // Turns records into tokens. Const and thread-safe.
@@ -54,12 +43,13 @@ class RecordTokenizer {
                   TokenizeOptions options)
       : tokenizer_(tokenizer), chat_template_(chat_template), options_(std::move(options)) {}
 
-  // Errors (InvalidArgument, FailedPrecondition where the model lacks what the record needs) name
-  // the record.
-  absl::StatusOr<TokenizedRecord> Tokenize(const Record& record) const;
+  // The training examples that `record` gives: one, or several where the chat template rewrites
+  // earlier turns. Errors (InvalidArgument, FailedPrecondition where the model lacks what the
+  // record needs) name the record.
+  absl::StatusOr<std::vector<TokenizedRecord>> Tokenize(const Record& record) const;
 
  private:
-  absl::StatusOr<TokenizedRecord> TokenizeMessages(const Record& record) const;
+  absl::StatusOr<std::vector<TokenizedRecord>> TokenizeMessages(const Record& record) const;
   absl::StatusOr<TokenizedRecord> TokenizeText(const std::string& prompt,
                                                const std::string& trained) const;
 
@@ -67,17 +57,6 @@ class RecordTokenizer {
   const ChatTemplate* chat_template_;
   TokenizeOptions options_;
 };
-
-// The byte spans of `text` = render(messages) that are trained, in order; `prompt_messages` at the
-// front never are.
-struct RenderedConversation {
-  std::string text;
-  std::vector<jinja::ByteSpan> trained;
-};
-absl::StatusOr<RenderedConversation> RenderConversation(const ChatTemplate& chat_template,
-                                                        const jinja::Value& messages,
-                                                        const jinja::Value& tools,
-                                                        size_t prompt_messages, TrainOn train_on);
 
 }  // namespace lorica
 

@@ -6,7 +6,7 @@
 
 #include "lorica/text/chat_template.h"
 #include "lorica/train/records.h"
-#include "lorica/train/trained_spans.h"
+#include "lorica/train/rendered_conversation.h"
 
 namespace {
 
@@ -27,12 +27,15 @@ void Check(const lorica::Record& record) {
       lorica::RenderConversation(chat_template, record.messages, record.tools,
                                  record.prompt_messages, lorica::TrainOn::kAssistant);
   if (!rendered.ok()) return;
-  size_t end = 0;
-  for (const auto& span : rendered->trained) {
-    if (span.begin < end || span.end < span.begin) __builtin_trap();
-    end = span.end;
+  if (rendered->empty()) __builtin_trap();
+  for (const lorica::RenderedConversation& conversation : *rendered) {
+    size_t end = 0;
+    for (const lorica::TrainedSpan& span : conversation.trained) {
+      if (span.begin < end || span.end < span.begin) __builtin_trap();
+      end = span.end;
+    }
+    if (end > conversation.text.size()) __builtin_trap();
   }
-  if (end > rendered->text.size()) __builtin_trap();
 }
 
 }  // namespace

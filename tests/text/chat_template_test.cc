@@ -40,8 +40,10 @@ Value Json(const std::string& text) {
   return *value;
 }
 
-std::string RenderWith(const ChatTemplate& chat_template, const Value& extra = nullptr) {
+std::string RenderWith(const ChatTemplate& chat_template, const Value& extra = nullptr,
+                       const Value& tools = nullptr) {
   ChatRequest request;
+  request.tools = tools;
   request.messages = Json(R"([{"role": "user", "content": "hi"}])");
   request.extra = extra;
   const auto rendered = chat_template.Render(request);
@@ -74,6 +76,33 @@ TEST_F(ChatTemplateTest, NamedTemplates) {
   Write("additional_chat_templates/rag.jinja", "R");
   EXPECT_EQ(RenderWith(*ChatTemplate::FromModel(folder_, "rag")), "R");
   EXPECT_FALSE(ChatTemplate::FromModel(folder_, "../tokenizer_config").ok());
+}
+
+TEST_F(ChatTemplateTest, RequestsWithToolsTakeTheirTemplate) {
+  const Value tools = Json(R"([{"name": "f"}])");
+  Write("tokenizer_config.json", R"({"bos_token": "<s>", "chat_template": [
+      {"name": "tool_use", "template": "{{ bos_token }}T"}, {"name": "default", "template": "D"}]})");
+  EXPECT_EQ(RenderWith(*ChatTemplate::FromModel(folder_), nullptr, tools), "<s>T");
+  EXPECT_EQ(RenderWith(*ChatTemplate::FromModel(folder_, "default"), nullptr, tools), "D");
+  EXPECT_EQ(ChatTemplate::FromModel(folder_)->sources(), "D\n{{ bos_token }}T");
+  // Files of their own win over the configuration.
+  Write("chat_template.jinja", "F");
+  EXPECT_EQ(RenderWith(*ChatTemplate::FromModel(folder_), nullptr, tools), "F");
+  Write("additional_chat_templates/tool_use.jinja", "FT");
+  EXPECT_EQ(RenderWith(*ChatTemplate::FromModel(folder_), nullptr, tools), "FT");
+  EXPECT_EQ(RenderWith(*ChatTemplate::FromModel(folder_)), "F");
+}
+
+TEST_F(ChatTemplateTest, ChosenByNameOrFile) {
+  Write("tokenizer_config.json", R"({"bos_token": "<s>", "chat_template": [
+      {"name": "rag", "template": "R"}, {"name": "default", "template": "D"}]})");
+  const std::string path = Write("other.txt", "{{ bos_token }}O");
+  EXPECT_EQ(RenderWith(*ChatTemplate::FromChoice("", folder_)), "D");
+  EXPECT_EQ(RenderWith(*ChatTemplate::FromChoice("rag", folder_)), "R");
+  EXPECT_EQ(RenderWith(*ChatTemplate::FromChoice(path, folder_)), "<s>O");
+  const auto missing = ChatTemplate::FromChoice("rog", folder_).status();
+  EXPECT_TRUE(absl::IsNotFound(missing));
+  EXPECT_THAT(std::string(missing.message()), HasSubstr("(rag, default)"));
 }
 
 TEST_F(ChatTemplateTest, NotFoundWhereTheModelHasNone) {

@@ -162,7 +162,7 @@ INSTANTIATE_TEST_SUITE_P(
         BadCase{"AddedTwice", "/added_tokens/1", R"({"id": 6, "content": "<s>"})", "two ids"},
         BadCase{"AddedSameId", "/added_tokens/1", R"({"id": 5, "content": "<t>"})",
                 "both have id 5"},
-        BadCase{"Normalizer", "/normalizer", R"({"type": "BertNormalizer"})", "\"BertNormalizer\""},
+        BadCase{"Normalizer", "/normalizer", R"({"type": "Folding"})", "\"Folding\""},
         BadCase{"NormalizerOption", "/normalizer", R"({"type": "NFC", "form": "D"})", "\"form\""},
         BadCase{"NormalizerInner", "/normalizer",
                 R"({"type": "Sequence", "normalizers": [{"type": "NFC"}, {"type": "Magic"}]})",

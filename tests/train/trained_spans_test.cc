@@ -16,7 +16,7 @@ Record RecordOf(const std::string& json) {
   return *std::move(record);
 }
 
-// The text of a tokenised record with what is trained in brackets; token boundaries don't show.
+// The text of a training example with what is trained in brackets; token boundaries don't show.
 std::string Marked(const TokenizedRecord& tokenized, const Tokenizer& tokenizer) {
   std::string out;
   bool open = false;
@@ -36,15 +36,15 @@ class TrainedSpansTest : public ::testing::Test {
  protected:
   std::string Mark(const std::string& json, const ChatTemplate& chat_template,
                    const TokenizeOptions& options = {}) {
-    const auto tokenized =
+    const auto examples =
         RecordTokenizer(&tokenizer_, &chat_template, options).Tokenize(RecordOf(json));
-    if (!tokenized.ok()) return "error: " + std::string(tokenized.status().message());
-    // Whatever is trained, the ids are those of the whole text.
-    if (!tokenized->text.empty() && options.train_on != TrainOn::kAll) {
-      const auto ids = tokenizer_.Encode(tokenized->text, {.add_special_tokens = false});
-      EXPECT_TRUE(ids.ok());
+    if (!examples.ok()) return "error: " + std::string(examples.status().message());
+    std::string marked;
+    for (const TokenizedRecord& example : *examples) {
+      EXPECT_EQ(example.ids.size(), example.labels.size());
+      marked += (marked.empty() ? "" : "\n---\n") + Marked(example, tokenizer_);
     }
-    return Marked(*tokenized, tokenizer_);
+    return marked;
   }
 
   Tokenizer tokenizer_ = ByteTokenizer();
@@ -95,16 +95,39 @@ TEST_F(TrainedSpansTest, CapturedGenerationBlocksFallBackToPrefixes) {
   EXPECT_EQ(Mark(kChat, chat_template), "s:S;u:q;a:[a;]u:r;a:[b;]");
 }
 
-TEST_F(TrainedSpansTest, RewrittenTurnsAreRefused) {
-  // Earlier answers lose their first letter: the beginning of a longer conversation is no prefix.
-  const ChatTemplate chat_template = TemplateOf(
+// Earlier answers lose their first letter: the beginning of a longer conversation is no prefix.
+ChatTemplate Rewriting() {
+  return TemplateOf(
       "{% for m in messages %}{{ m.role[0] }}:{{ m.content if loop.last or m.role != 'assistant' "
-      "else "
-      "m.content[1:] }};{% endfor %}{% if add_generation_prompt %}a:{% endif %}");
+      "else m.content[1:] }};{% endfor %}{% if add_generation_prompt %}a:{% endif %}");
+}
+
+TEST_F(TrainedSpansTest, RewrittenTurnsBecomeAnExampleEach) {
+  EXPECT_EQ(Mark(kChat, Rewriting()), "s:S;u:q;a:[a;]\n---\ns:S;u:q;a:;u:r;a:[b;]");
+  // What can be told from one rendering stays one example.
+  EXPECT_EQ(Mark(kChat, Rewriting(), {.train_on = TrainOn::kLast}), "s:S;u:q;a:;u:r;a:[b;]");
+  EXPECT_EQ(
+      Mark(
+          R"({"messages": [{"role": "user", "content": "q"}, {"role": "assistant", "content": "a"}]})",
+          Rewriting()),
+      "u:q;a:[a;]");
+}
+
+TEST_F(TrainedSpansTest, OnlyTrainedTurnsBecomeExamples) {
+  EXPECT_EQ(
+      Mark(
+          R"({"messages": [{"role": "assistant", "content": "a", "train": false}, {"role": "user", "content": "q"}, {"role": "assistant", "content": "b"}, {"role": "user", "content": "r"}, {"role": "assistant", "content": "c"}, {"role": "user", "content": "s"}]})",
+          Rewriting()),
+      "a:;u:q;a:[b;]\n---\na:;u:q;a:;u:r;a:[c;]");
+}
+
+TEST_F(TrainedSpansTest, APromptThatTheAnswerDoesntContinueIsRefused) {
+  const ChatTemplate chat_template = TemplateOf(
+      "{% for m in messages %}{{ m.role[0] }}:{{ m.content }};{% endfor %}"
+      "{% if add_generation_prompt %}a:<think>{% endif %}");
   const std::string marked = Mark(kChat, chat_template);
   EXPECT_THAT(marked, HasSubstr("error: f, line 1: "));
   EXPECT_THAT(marked, HasSubstr("message 3"));
-  EXPECT_EQ(Mark(kChat, chat_template, {.train_on = TrainOn::kLast}), "s:S;u:q;a:;u:r;a:[b;]");
 }
 
 TEST_F(TrainedSpansTest, PromptMessagesAreGiven) {
@@ -136,9 +159,41 @@ TEST_F(TrainedSpansTest, MessagesMayOptOut) {
           ChatMl()),
       "<|im_start|>user\nq<|im_end|>\n<|im_start|>assistant\na<|im_end|>\n<|im_start|>assistant\n"
       "b<|im_end|>\n<|im_start|>assistant\n[c<|im_end|>\n]");
-  EXPECT_THAT(
-      Mark(R"({"messages": [{"role": "assistant", "content": "a", "weight": 0.5}]})", ChatMl()),
-      HasSubstr("weight"));
+  for (const char* weight : {"-1", "\"1\"", "true", "1e39", "[1]"}) {
+    EXPECT_THAT(
+        Mark(std::string(R"({"messages": [{"role": "assistant", "content": "a", "weight": )") +
+                 weight + "}]}",
+             ChatMl()),
+        HasSubstr("expected the weight of message 1 to be a finite number from 0, found"))
+        << weight;
+  }
+}
+
+TEST_F(TrainedSpansTest, WeightsOfMessagesAreWeightsOfTokens) {
+  const ChatTemplate chat_ml = ChatMl();
+  const auto examples =
+      RecordTokenizer(&tokenizer_, &chat_ml, {})
+          .Tokenize(RecordOf(
+              R"({"messages": [{"role": "assistant", "content": "a", "weight": 0.5}, {"role": "user", "content": "q", "weight": 7}, {"role": "assistant", "content": "b", "loss_weight": 3}]})"));
+  ASSERT_TRUE(examples.ok()) << examples.status();
+  ASSERT_EQ(examples->size(), 1u);
+  const TokenizedRecord& example = examples->front();
+  ASSERT_EQ(example.weights.size(), example.ids.size());
+  double half = 0, triple = 0;
+  for (size_t i = 0; i < example.ids.size(); ++i) {
+    if (example.labels[i] == kIgnoredLabel) {
+      EXPECT_EQ(example.weights[i], 1);
+      continue;
+    }
+    half += example.weights[i] == 0.5f;
+    triple += example.weights[i] == 3;
+  }
+  EXPECT_EQ(half, 3);  // "a", "<|im_end|>", "\n"
+  EXPECT_EQ(triple, 3);
+
+  const auto plain = RecordTokenizer(&tokenizer_, &chat_ml, {}).Tokenize(RecordOf(kChat));
+  ASSERT_TRUE(plain.ok());
+  EXPECT_TRUE(plain->front().weights.empty());
 }
 
 TEST_F(TrainedSpansTest, TextEndsWithTheEndToken) {
@@ -167,8 +222,9 @@ TEST_F(TrainedSpansTest, TokenIdsComeThrough) {
       RecordTokenizer(nullptr, nullptr, {})
           .Tokenize(RecordOf(R"({"input_ids": [1, 2, 3], "labels": [-100, 2, 9]})"));
   ASSERT_TRUE(tokenized.ok());
-  EXPECT_EQ(tokenized->ids, (std::vector<int32_t>{1, 2, 3}));
-  EXPECT_EQ(tokenized->labels, (std::vector<int32_t>{kIgnoredLabel, 2, 9}));
+  ASSERT_EQ(tokenized->size(), 1u);
+  EXPECT_EQ(tokenized->front().ids, (std::vector<int32_t>{1, 2, 3}));
+  EXPECT_EQ(tokenized->front().labels, (std::vector<int32_t>{kIgnoredLabel, 2, 9}));
 }
 
 TEST_F(TrainedSpansTest, WhatTheModelLacksIsNamed) {
