@@ -15,12 +15,16 @@ std::string PlanSummary(const SftPlan& plan);
 // Every matched path with its shape and rank.
 std::string PlanModules(const SftPlan& plan);
 
+// How long records are, as bars of text; nothing without data.
+std::string PlanLengths(const SftPlan& plan);
+
 // The first records, what is trained in reverse video, or between brackets without colour.
 std::string PlanRecords(const SftPlan& plan, bool colour);
 
 nlohmann::ordered_json PlanJson(const SftPlan& plan);
 
-// Pieces of one text as above.
+// Pieces of one text as above. Control characters other than tab and newline are spelled out, so
+// that data can't steer the terminal.
 std::string MarkedText(const std::vector<MarkedPiece>& pieces, bool colour);
 
 // "1,234,567".

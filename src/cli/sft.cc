@@ -25,6 +25,14 @@ std::string StepLine(const StepMetrics& step, const SftProgress& progress, doubl
   return line;
 }
 
+std::string ReadingLine(int64_t bytes, int64_t total_bytes, int64_t records) {
+  std::string line = absl::StrCat("read ", Size(bytes));
+  if (total_bytes > 0) {
+    absl::StrAppendFormat(&line, " of %s (%d%%)", Size(total_bytes), 100 * bytes / total_bytes);
+  }
+  return absl::StrCat(line, ", ", Grouped(records), " records");
+}
+
 std::string EvaluationLine(const EvalMetrics& evaluation) {
   return absl::StrFormat("after step %d: held-out loss %.4f, perplexity %.4g over %d tokens",
                          evaluation.step, evaluation.eval_loss, evaluation.perplexity(),
@@ -85,7 +93,11 @@ class SftCommand final : public Command {
     CatchInterrupts();
     Progress progress(output_.quiet);
     SftCallbacks callbacks;
+    callbacks.on_reading = [&](int64_t bytes, int64_t total_bytes, int64_t records) {
+      progress.Update(ReadingLine(bytes, total_bytes, records));
+    };
     callbacks.on_plan = [&](const SftPlan& plan) {
+      progress.Finish();
       for (const absl::string_view line :
            absl::StrSplit(PlanSummary(plan), '\n', absl::SkipEmpty())) {
         progress.Say(line);
@@ -136,13 +148,24 @@ class PlanCommand final : public Command {
   }
 
   absl::Status Run(const std::function<bool(absl::string_view)>&) override {
-    LORICA_ASSIGN_OR_RETURN(const SftPlan plan, PlanSft(options_));
+    CatchInterrupts();
+    Progress progress(output_.quiet);
+    SftCallbacks callbacks;
+    callbacks.on_reading = [&](int64_t bytes, int64_t total_bytes, int64_t records) {
+      progress.Update(ReadingLine(bytes, total_bytes, records));
+    };
+    callbacks.cancelled = Interrupted;
+    const absl::StatusOr<SftPlan> planned = PlanSft(options_, callbacks);
+    progress.Finish();
+    LORICA_RETURN_IF_ERROR(planned.status());
+    const SftPlan& plan = *planned;
     if (output_.json) {
       PrintJson(PlanJson(plan));
       return absl::OkStatus();
     }
     PrintResult(PlanSummary(plan));
     PrintResult(PlanModules(plan));
+    PrintResult(PlanLengths(plan));
     PrintResult(PlanRecords(plan, ColourOnStdout()));
     return absl::OkStatus();
   }

@@ -31,30 +31,48 @@ Batch Batch::Of(absl::Span<const TrainingSequence> sequences,
                 const std::vector<int64_t>& sample_numbers) {
   Batch batch;
   Sequences offsets;
+  bool weighted = false;
   for (const TrainingSequence& sequence : sequences) {
     LORICA_CHECK(sequence.ids.size() == sequence.targets.size() && !sequence.ids.empty(),
                  "[batch] a sequence of ", sequence.ids.size(), " ids and ",
                  sequence.targets.size(), " targets");
     batch.ids.insert(batch.ids.end(), sequence.ids.begin(), sequence.ids.end());
     batch.targets.insert(batch.targets.end(), sequence.targets.begin(), sequence.targets.end());
+    LORICA_CHECK(sequence.weights.empty() || sequence.weights.size() == sequence.ids.size(),
+                 "[batch] a sequence of ", sequence.ids.size(), " ids and ",
+                 sequence.weights.size(), " weights");
+    weighted = weighted || !sequence.weights.empty();
     batch.trained_tokens += sequence.trained_tokens();
     offsets.offsets.push_back(static_cast<int32_t>(batch.ids.size()));
+  }
+  for (const TrainingSequence& sequence : sequences) {
+    if (!weighted) break;
+    batch.weights.insert(batch.weights.end(), sequence.weights.begin(), sequence.weights.end());
+    if (sequence.weights.empty())
+      batch.weights.resize(batch.weights.size() + sequence.ids.size(), 1);
   }
   batch.context = ForwardContext::ForSequences(std::move(offsets), sample_numbers);
   return batch;
 }
 
-std::vector<double> LossOfSequences(const Tensor& losses, const Sequences& sequences) {
+std::vector<double> Batch::LossOfSequences(const Tensor& losses) const {
+  const Sequences& sequences = context.sequences;
   const std::vector<double> values = losses.ToDoubles();
   LORICA_CHECK(static_cast<int64_t>(values.size()) == sequences.rows(), "[batch] ", values.size(),
                " losses for ", sequences.rows(), " tokens");
   std::vector<double> sums(static_cast<size_t>(sequences.groups()), 0.0);
   for (int s = 0; s < sequences.groups(); ++s) {
     for (int64_t t = sequences.begin(s); t < sequences.begin(s) + sequences.size(s); ++t) {
-      sums[s] += values[t];
+      // A token that isn't trained has a loss of 0, whatever its weight.
+      sums[s] += weights.empty() ? values[t] : weights[t] * values[t];
     }
   }
   return sums;
+}
+
+Tensor Batch::WeightsLike(const Tensor& losses) const {
+  if (weights.empty()) return Tensor();
+  return raw::Cast(Tensor::FromHost<float>(losses.backend(), {tokens()}, weights), losses.dtype());
 }
 
 }  // namespace lorica

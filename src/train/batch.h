@@ -31,6 +31,7 @@ std::vector<int64_t> CutIntoPasses(absl::Span<const int64_t> lengths, const Batc
 struct Batch {
   std::vector<int32_t> ids;      // [T]
   std::vector<int32_t> targets;  // [T]
+  std::vector<float> weights;    // [T] of the targets; empty: all 1
   ForwardContext context;
   int64_t trained_tokens = 0;
 
@@ -38,10 +39,12 @@ struct Batch {
   static Batch Of(absl::Span<const TrainingSequence> sequences,
                   const std::vector<int64_t>& sample_numbers);
   int64_t tokens() const { return static_cast<int64_t>(ids.size()); }
+  // The sum of `losses` [T], each times its weight, of each sequence, in double and in order.
+  std::vector<double> LossOfSequences(const Tensor& losses) const;
+  // What Backward starts with for `losses` [T]: the weights in their type; undefined where all are
+  // 1.
+  Tensor WeightsLike(const Tensor& losses) const;
 };
-
-// The sum of `losses` [T] of each sequence, in double and in order.
-std::vector<double> LossOfSequences(const Tensor& losses, const Sequences& sequences);
 
 }  // namespace lorica
 

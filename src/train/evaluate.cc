@@ -10,7 +10,7 @@
 
 namespace lorica {
 
-double Evaluation::loss() const { return loss_sum / static_cast<double>(trained_tokens); }
+double Evaluation::loss() const { return loss_sum / weight_sum; }
 double Evaluation::perplexity() const { return std::exp(loss()); }
 
 absl::StatusOr<Evaluation> Evaluate(CausalLm& model, const SequenceSource& source,
@@ -26,11 +26,12 @@ absl::StatusOr<Evaluation> Evaluate(CausalLm& model, const SequenceSource& sourc
     std::vector<TrainingSequence> sequences;
     for (int64_t i = 0; i < count; ++i) {
       LORICA_ASSIGN_OR_RETURN(TrainingSequence sequence, source.Read(next + i));
+      evaluation.weight_sum += sequence.trained_weight();
       sequences.push_back(std::move(sequence));
     }
     const Batch batch = Batch::Of(sequences, {});
     const Tensor losses = model.Loss(batch.ids, batch.targets, batch.context);
-    for (const double loss : LossOfSequences(losses, batch.context.sequences)) {
+    for (const double loss : batch.LossOfSequences(losses)) {
       if (!std::isfinite(loss)) {
         return absl::AbortedError(absl::StrCat("evaluation: the loss of records ", next, " to ",
                                                next + count - 1, " isn't finite"));

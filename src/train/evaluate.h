@@ -13,11 +13,12 @@
 namespace lorica {
 
 struct Evaluation {
-  double loss_sum = 0;  // nats, over trained tokens
+  double loss_sum = 0;    // nats, over trained tokens, each times its weight
+  double weight_sum = 0;  // of their weights
   int64_t trained_tokens = 0;
   int64_t tokens = 0;
 
-  double loss() const;        // mean over trained tokens
+  double loss() const;        // mean over trained tokens, by their weights
   double perplexity() const;  // exp(loss)
 };
 

@@ -1,15 +1,12 @@
 #include "lorica/train/json_stream.h"
 
 #include <algorithm>
-#include <cerrno>
-#include <cstring>
-#include <fstream>
-#include <sstream>
+#include <utility>
 
 #include "absl/status/status.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
-#include "lorica/io/file_system.h"
+#include "absl/strings/strip.h"
 #include "lorica/tensor/status.h"
 
 namespace lorica {
@@ -26,48 +23,51 @@ bool IsBlank(const std::string& text) {
 
 }  // namespace
 
-JsonStream::JsonStream(std::string path, std::unique_ptr<std::istream> input)
+JsonStream::JsonStream(std::string path, DataInput input)
     : path_(std::move(path)), input_(std::move(input)) {}
 
 absl::StatusOr<JsonStream> JsonStream::Open(const std::string& path) {
-  LORICA_ASSIGN_OR_RETURN(const FileInfo info, PosixFiles().Stat(path));
-  if (info.is_directory) {
-    return absl::InvalidArgumentError(absl::StrCat(path, ": expected a file, found a folder"));
-  }
-  auto file = std::make_unique<std::ifstream>(path, std::ios::binary);
-  if (!file->is_open()) {
-    return absl::NotFoundError(absl::StrCat(path, ": can't be opened: ", std::strerror(errno)));
-  }
-  JsonStream stream(path, std::move(file));
-  stream.SkipMarkAndFindLayout();
+  LORICA_ASSIGN_OR_RETURN(DataInput input, DataInput::Open(path));
+  JsonStream stream(path, std::move(input));
+  LORICA_RETURN_IF_ERROR(stream.SkipMarkAndFindLayout());
   return stream;
 }
 
-JsonStream JsonStream::OverText(const std::string& text, const std::string& path) {
-  JsonStream stream(path, std::make_unique<std::istringstream>(text));
-  stream.SkipMarkAndFindLayout();
+absl::StatusOr<JsonStream> JsonStream::OverText(const std::string& text, const std::string& path) {
+  LORICA_ASSIGN_OR_RETURN(DataInput input, DataInput::OverText(text, path));
+  JsonStream stream(path, std::move(input));
+  LORICA_RETURN_IF_ERROR(stream.SkipMarkAndFindLayout());
   return stream;
 }
 
-void JsonStream::SkipMarkAndFindLayout() {
+absl::Status JsonStream::SkipMarkAndFindLayout() {
   for (const int byte : {0xEF, 0xBB, 0xBF}) {
     if (Peek() != byte) break;
     Skip();
   }
+  // The name without the ending that says how it is compressed.
+  absl::string_view name = path_;
+  for (const char* ending : {".gz", ".zst", ".xz"}) {
+    if (absl::ConsumeSuffix(&name, ending)) break;
+  }
   if (Peek() == '[') {
     layout_ = Layout::kArray;
-  } else if (absl::EndsWith(path_, ".json")) {
+  } else if (absl::EndsWith(name, ".json")) {
     SkipSpace();
     layout_ = Peek() == '[' ? Layout::kArray : Layout::kValues;
   }
+  return status_;
 }
 
 int JsonStream::Peek() {
   if (position_ == buffer_.size()) {
+    if (!status_.ok()) return -1;
+    buffer_offset_ += static_cast<int64_t>(buffer_.size());
     buffer_.resize(kChunkBytes);
-    input_->read(buffer_.data(), static_cast<std::streamsize>(buffer_.size()));
-    buffer_.resize(static_cast<size_t>(std::max<std::streamsize>(input_->gcount(), 0)));
     position_ = 0;
+    const absl::StatusOr<size_t> count = input_.Read({buffer_.data(), buffer_.size()});
+    if (!count.ok()) status_ = count.status();
+    buffer_.resize(count.ok() ? *count : 0);
     if (buffer_.empty()) return -1;
   }
   return static_cast<unsigned char>(buffer_[position_]);
@@ -83,16 +83,20 @@ absl::Status JsonStream::Error(const std::string& message) const {
 
 absl::StatusOr<std::optional<JsonStream::Item>> JsonStream::Next() {
   auto item = layout_ == Layout::kLines ? NextLine() : NextElement();
-  if (item.ok() && !item->has_value() && input_->bad()) {
-    return absl::DataLossError(absl::StrCat(path_, ": reading failed"));
-  }
+  // What came out of a file whose reading failed looks like its end.
+  if (!status_.ok()) return status_;
   return item;
+}
+
+std::string JsonStream::Where(int64_t place) const {
+  return absl::StrCat(path_, ", ", place_name(), " ", place);
 }
 
 absl::StatusOr<std::optional<JsonStream::Item>> JsonStream::NextLine() {
   while (Peek() >= 0) {
     Item item;
-    ++line_;
+    item.offset = offset();
+    item.place = ++line_;
     while (Peek() >= 0) {
       const size_t end = buffer_.find('\n', position_);
       const size_t stop = end == std::string::npos ? buffer_.size() : end;
@@ -107,7 +111,7 @@ absl::StatusOr<std::optional<JsonStream::Item>> JsonStream::NextLine() {
       }
     }
     if (IsBlank(item.text)) continue;
-    item.where = absl::StrCat(path_, ", line ", line_);
+    item.where = Where(line_);
     return item;
   }
   return std::nullopt;
@@ -143,7 +147,9 @@ absl::StatusOr<std::optional<JsonStream::Item>> JsonStream::NextElement() {
   }
   ++element_;
   Item item;
-  item.where = absl::StrCat(path_, ", record ", element_);
+  item.offset = offset();
+  item.place = element_;
+  item.where = Where(element_);
   LORICA_ASSIGN_OR_RETURN(item.text, TakeValue());
   return item;
 }

@@ -38,9 +38,18 @@ absl::StatusOr<Dataset> LoadDataset(const std::vector<std::string>& files, const
   dataset.max_length = options.max_length;
   dataset.vocab_size = options.vocab_size;
   dataset.require_trained = options.require_trained;
-  return AsInputError(Dataset::Load(files, text.tokenizer.has_value() ? &*text.tokenizer : nullptr,
-                                    text.chat_template.has_value() ? &*text.chat_template : nullptr,
-                                    dataset));
+  dataset.deduplicate = options.deduplicate;
+  dataset.memory_bytes = options.memory_bytes;
+  dataset.spool_folder = options.spool_folder;
+  dataset.pool = options.pool;
+  dataset.progress = options.progress;
+  dataset.cancelled = options.cancelled;
+  absl::StatusOr<Dataset> loaded =
+      Dataset::Load(files, text.tokenizer.has_value() ? &*text.tokenizer : nullptr,
+                    text.chat_template.has_value() ? &*text.chat_template : nullptr, dataset);
+  // The disk is full where records would be put aside: that isn't the data's fault.
+  if (absl::IsInternal(loaded.status())) return loaded;
+  return AsInputError(std::move(loaded));
 }
 
 absl::StatusOr<std::vector<int32_t>> EncodePrompt(const ModelText& text, const std::string& prompt,

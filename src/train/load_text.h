@@ -3,14 +3,17 @@
 #define LORICA_TRAIN_LOAD_TEXT_H_
 
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/status/statusor.h"
 #include "lorica/text/chat_template.h"
 #include "lorica/text/tokenizer.h"
 #include "lorica/train/dataset.h"
+#include "lorica/train/exit_status.h"
 
 namespace lorica {
 
@@ -35,8 +38,24 @@ struct DataOptions {
   int64_t max_length = 0;
   int64_t vocab_size = 0;
   bool require_trained = true;
+  // As in DatasetOptions.
+  bool deduplicate = false;
+  int64_t memory_bytes = DatasetOptions().memory_bytes;
+  std::string spool_folder;
+  ThreadPool* pool = nullptr;
+  std::function<void(int64_t bytes, int64_t total_bytes, int64_t records)> progress;
+  std::function<bool()> cancelled;
 };
 
+// Of FindDataFiles and the like: a name of which the option itself is wrong stays InvalidArgument,
+// what the disk says of it is an input error.
+template <typename T>
+absl::StatusOr<T> AsDataNameError(absl::StatusOr<T> result) {
+  return absl::IsInvalidArgument(result.status()) ? std::move(result)
+                                                  : AsInputError(std::move(result));
+}
+
+// `text` must outlive the result.
 absl::StatusOr<Dataset> LoadDataset(const std::vector<std::string>& files, const ModelText& text,
                                     const DataOptions& options);
 

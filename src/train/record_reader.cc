@@ -9,48 +9,78 @@
 
 namespace lorica {
 
+absl::StatusOr<Record> ParseRecord(const RawRecord& raw, std::optional<RecordFormat> format) {
+  const auto json = jinja::ParseJson(raw.text);
+  if (!json.ok()) {
+    return absl::InvalidArgumentError(absl::StrCat(raw.where, ": ", json.status().message()));
+  }
+  LORICA_ASSIGN_OR_RETURN(Record record, ParseRecord(*json, format, raw.where));
+  record.index = raw.index;
+  return record;
+}
+
 class RecordReader::State {
  public:
-  explicit State(std::vector<std::string> paths, std::optional<JsonStream> first = std::nullopt)
-      : paths_(std::move(paths)), stream_(std::move(first)) {}
+  State(std::vector<std::string> paths, int64_t total_bytes,
+        std::optional<JsonStream> first = std::nullopt)
+      : paths_(std::move(paths)), stream_(std::move(first)), total_bytes_(total_bytes) {}
 
-  absl::StatusOr<std::optional<Record>> Next() {
-    while (stream_.has_value() || file_ < paths_.size()) {
+  absl::StatusOr<std::optional<RawRecord>> NextRaw() {
+    while (files_.size() < paths_.size()) {
       if (!stream_.has_value()) {
-        LORICA_ASSIGN_OR_RETURN(stream_, JsonStream::Open(paths_[file_]));
+        LORICA_ASSIGN_OR_RETURN(stream_, JsonStream::Open(paths_[files_.size()]));
         in_file_ = 0;
       }
-      LORICA_ASSIGN_OR_RETURN(const auto item, stream_->Next());
-      if (!item.has_value()) {
-        if (in_file_ == 0) {
-          return absl::InvalidArgumentError(absl::StrCat(paths_[file_], ": no records"));
-        }
-        stream_.reset();
-        ++file_;
-        continue;
+      LORICA_ASSIGN_OR_RETURN(auto item, stream_->Next());
+      if (item.has_value()) {
+        ++in_file_;
+        return RawRecord{.text = std::move(item->text),
+                         .where = std::move(item->where),
+                         .index = count_++,
+                         .file = files_.size(),
+                         .place = item->place,
+                         .offset = item->offset,
+                         .seekable = stream_->input().seekable()};
       }
-      const auto json = jinja::ParseJson(item->text);
-      if (!json.ok()) {
-        return absl::InvalidArgumentError(absl::StrCat(item->where, ": ", json.status().message()));
+      if (in_file_ == 0) {
+        return absl::InvalidArgumentError(absl::StrCat(paths_[files_.size()], ": no records"));
       }
-      LORICA_ASSIGN_OR_RETURN(Record record, ParseRecord(*json, format_, item->where));
-      format_ = record.format;
-      record.index = count_++;
-      ++in_file_;
-      return record;
+      const DataInput& input = stream_->input();
+      files_.push_back({.path = paths_[files_.size()],
+                        .bytes = input.file_bytes(),
+                        .crc32c = input.file_crc32c(),
+                        .seekable = input.seekable(),
+                        .place_name = stream_->place_name()});
+      done_bytes_ += input.file_bytes();
+      stream_.reset();
     }
     return std::nullopt;
   }
 
+  absl::StatusOr<std::optional<Record>> Next() {
+    LORICA_ASSIGN_OR_RETURN(const std::optional<RawRecord> raw, NextRaw());
+    if (!raw.has_value()) return std::nullopt;
+    LORICA_ASSIGN_OR_RETURN(Record record, ParseRecord(*raw, format_));
+    format_ = record.format;
+    return record;
+  }
+
   std::optional<RecordFormat> format() const { return format_; }
+  const std::vector<ReadFile>& files() const { return files_; }
+  int64_t total_bytes() const { return total_bytes_; }
+  int64_t bytes_read() const {
+    return done_bytes_ + (stream_.has_value() ? stream_->input().file_bytes() : 0);
+  }
 
  private:
   std::vector<std::string> paths_;
-  size_t file_ = 0;
+  std::vector<ReadFile> files_;  // read to their ends
   std::optional<JsonStream> stream_;
   std::optional<RecordFormat> format_;
   int64_t count_ = 0;
   int64_t in_file_ = 0;
+  int64_t done_bytes_ = 0;
+  int64_t total_bytes_;
 };
 
 RecordReader::RecordReader(std::unique_ptr<State> state) : state_(std::move(state)) {}
@@ -60,52 +90,32 @@ RecordReader::~RecordReader() = default;
 
 absl::StatusOr<RecordReader> RecordReader::Open(std::vector<std::string> paths) {
   if (paths.empty()) return absl::InvalidArgumentError("no data files");
-  for (const std::string& path : paths) LORICA_RETURN_IF_ERROR(JsonStream::Open(path).status());
-  return RecordReader(std::make_unique<State>(std::move(paths)));
+  int64_t total_bytes = 0;
+  bool known = true;
+  for (const std::string& path : paths) {
+    LORICA_ASSIGN_OR_RETURN(const FileInfo info, PosixFiles().Stat(path));
+    // Opening takes what a pipe holds, so that waits until its turn.
+    if (info.is_regular || info.is_directory) {
+      LORICA_RETURN_IF_ERROR(DataInput::Open(path).status());
+    }
+    known = known && info.is_regular;
+    total_bytes += static_cast<int64_t>(info.size);
+  }
+  return RecordReader(std::make_unique<State>(std::move(paths), known ? total_bytes : 0));
 }
 
-RecordReader RecordReader::OverText(const std::string& text, const std::string& name) {
-  return RecordReader(
-      std::make_unique<State>(std::vector<std::string>{name}, JsonStream::OverText(text, name)));
+absl::StatusOr<RecordReader> RecordReader::OverText(const std::string& text,
+                                                    const std::string& name) {
+  LORICA_ASSIGN_OR_RETURN(JsonStream stream, JsonStream::OverText(text, name));
+  return RecordReader(std::make_unique<State>(
+      std::vector<std::string>{name}, static_cast<int64_t>(text.size()), std::move(stream)));
 }
 
 absl::StatusOr<std::optional<Record>> RecordReader::Next() { return state_->Next(); }
-
+absl::StatusOr<std::optional<RawRecord>> RecordReader::NextRaw() { return state_->NextRaw(); }
 std::optional<RecordFormat> RecordReader::format() const { return state_->format(); }
-
-namespace {
-
-// The first of the names that is a file in the folder; empty where none is.
-std::string FirstFile(const std::string& folder, const std::vector<const char*>& names) {
-  for (const char* name : names) {
-    const std::string path = JoinPath(folder, name);
-    const auto info = PosixFiles().Stat(path);
-    if (info.ok() && !info->is_directory) return path;
-  }
-  return "";
-}
-
-}  // namespace
-
-absl::StatusOr<DataFiles> FindDataFiles(const std::vector<std::string>& paths) {
-  DataFiles files;
-  for (const std::string& path : paths) {
-    LORICA_ASSIGN_OR_RETURN(const FileInfo info, PosixFiles().Stat(path));
-    if (!info.is_directory) {
-      files.train.push_back(path);
-      continue;
-    }
-    const std::string train = FirstFile(path, {"train.jsonl", "train.json"});
-    if (train.empty()) {
-      return absl::NotFoundError(
-          absl::StrCat(path, ": the folder has neither train.jsonl nor train.json"));
-    }
-    files.train.push_back(train);
-    const std::string valid =
-        FirstFile(path, {"valid.jsonl", "valid.json", "validation.jsonl", "validation.json"});
-    if (!valid.empty()) files.valid.push_back(valid);
-  }
-  return files;
-}
+const std::vector<ReadFile>& RecordReader::files() const { return state_->files(); }
+int64_t RecordReader::bytes_read() const { return state_->bytes_read(); }
+int64_t RecordReader::total_bytes() const { return state_->total_bytes(); }
 
 }  // namespace lorica

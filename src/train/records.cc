@@ -40,6 +40,9 @@ absl::Status Wrong(const std::string& where, const std::string& message) {
   return absl::InvalidArgumentError(absl::StrCat(where, ": ", message));
 }
 
+// Larger ones are slips; the sum over a step must stay far inside of what a float can hold.
+constexpr double kMostWeight = 1e6;
+
 bool Has(const Value& object, const char* key) { return !object.Get(key).is_undefined(); }
 
 // The format whose keys the object has; nothing where it has those of none.
@@ -48,6 +51,7 @@ std::optional<RecordFormat> Recognise(const Value& object) {
   if (Has(object, "conversations")) return RecordFormat::kConversations;
   if (Has(object, "prompt") && Has(object, "completion")) return RecordFormat::kPromptCompletion;
   if (Has(object, "instruction") && Has(object, "output")) return RecordFormat::kInstruction;
+  if (Has(object, "question") && Has(object, "answer")) return RecordFormat::kInstruction;
   if (Has(object, "input_ids")) return RecordFormat::kTokens;
   if (Has(object, "text")) return RecordFormat::kText;
   return std::nullopt;
@@ -168,10 +172,13 @@ absl::StatusOr<Value> ConversationMessages(const Value& object, const std::strin
 // ---- instruction
 
 absl::StatusOr<Value> InstructionMessages(const Value& object, const std::string& where) {
+  const bool asks = !(Has(object, "instruction") && Has(object, "output"));
   LORICA_ASSIGN_OR_RETURN(const std::string system, Text(object, "system", false, where));
-  LORICA_ASSIGN_OR_RETURN(std::string instruction, Text(object, "instruction", true, where));
+  LORICA_ASSIGN_OR_RETURN(std::string instruction,
+                          Text(object, asks ? "question" : "instruction", true, where));
   LORICA_ASSIGN_OR_RETURN(const std::string input, Text(object, "input", false, where));
-  LORICA_ASSIGN_OR_RETURN(const std::string output, Text(object, "output", true, where));
+  LORICA_ASSIGN_OR_RETURN(const std::string output,
+                          Text(object, asks ? "answer" : "output", true, where));
   List messages;
   if (!system.empty()) messages.push_back(Message("system", system));
   const Value history = object.Get("history");
@@ -257,6 +264,15 @@ absl::Status ReadTokens(const Value& object, const std::string& where, Record* r
   return absl::OkStatus();
 }
 
+absl::StatusOr<double> WeightOf(const Value& object, const std::string& where) {
+  const Value weight = object.Get("weight");
+  if (weight.is_undefined() || weight.is_none()) return 1;
+  if (!weight.is_number() || !(weight.as_double() >= 0) || weight.as_double() > kMostWeight) {
+    return Wrong(where, absl::StrCat("expected \"weight\" to be a number from 0 to ", kMostWeight));
+  }
+  return weight.as_double();
+}
+
 absl::Status ReadPromptCompletion(const Value& object, const std::string& where, Record* record) {
   const Value prompt = object.Get("prompt");
   const Value completion = object.Get("completion");
@@ -285,7 +301,8 @@ absl::StatusOr<Record> ParseRecord(const Value& object, std::optional<RecordForm
   const std::optional<RecordFormat> found = Recognise(object);
   if (!found.has_value()) {
     return Wrong(where, absl::StrCat("expected messages, conversations, prompt and completion, "
-                                     "instruction and output, text, or input_ids; found ",
+                                     "instruction and output, question and answer, text, or "
+                                     "input_ids; found ",
                                      KeysOf(object)));
   }
   if (format.has_value() && *found != *format) {
@@ -295,6 +312,7 @@ absl::StatusOr<Record> ParseRecord(const Value& object, std::optional<RecordForm
   Record record;
   record.format = *found;
   record.where = where;
+  LORICA_ASSIGN_OR_RETURN(record.weight, WeightOf(object, where));
   switch (*found) {
     case RecordFormat::kMessages:
       record.has_messages = true;

@@ -28,6 +28,7 @@ h1 { font-size: 1.35rem; overflow-wrap: anywhere; } h2 { font-size: 1.05rem; mar
 .chart text { fill: var(--text); font: 12px system-ui, sans-serif; }
 .chart .name { font-weight: 600; } .chart .tick { fill: var(--faint); }
 .chart .grid { stroke: var(--rule); fill: none; }
+.chart .bar { fill: var(--c0); }
 .chart .line { fill: none; stroke-width: 1.6; stroke-linejoin: round; }
 .chart .line.s0 { stroke: var(--c0); } .chart .line.s1 { stroke: var(--c1); }
 .chart .dot.s0, .chart .legend.s0 { fill: var(--c0); }
@@ -135,6 +136,41 @@ void Charts(std::string& html, const MetricsLog& log) {
                       })});
 }
 
+void DataRows(std::string& html, const DataSummary& d) {
+  Row(html, "data",
+      absl::StrFormat("%s records (%s), %s dropped, %s truncated, %s without a trained token",
+                      Grouped(d.records), d.format, Grouped(d.dropped), Grouped(d.truncated),
+                      Grouped(d.untrained)));
+  if (d.split_records > 0) {
+    Row(html, "examples",
+        absl::StrFormat("%s records gave %s, one for each turn: the template rewrites earlier "
+                        "turns",
+                        Grouped(d.split_records), Grouped(d.split_examples)));
+  }
+  if (d.duplicates > 0) {
+    Row(html, "duplicates",
+        absl::StrCat(Grouped(d.duplicates), d.deduplicated > 0 ? ", left out"
+                                                               : ", trained all the "
+                                                                 "same"));
+  }
+  const bool weighted = std::any_of(d.files.begin(), d.files.end(),
+                                    [](const DataFileSummary& file) { return file.weight != 1; });
+  constexpr size_t kMostFiles = 50;
+  for (size_t i = 0; weighted && i < std::min(d.files.size(), kMostFiles); ++i) {
+    const DataFileSummary& file = d.files[i];
+    Row(html, file.path,
+        absl::StrCat(Grouped(file.records), " records × ", file.weight, ": ", Grouped(file.taken),
+                     " an epoch"));
+  }
+  Row(html, "tokens",
+      absl::StrFormat("%s, of which %.1f %% are trained", Grouped(d.tokens),
+                      100.0 * static_cast<double>(d.trained_tokens) /
+                          static_cast<double>(std::max<int64_t>(d.tokens, 1))));
+  Row(html, "tokens of a record",
+      absl::StrFormat("median %s, 95%% have at most %s, longest %s", Grouped(d.median_length),
+                      Grouped(d.p95_length), Grouped(d.max_length)));
+}
+
 void Trained(std::string& html, const SftPlan& plan) {
   html += "<h2>What was trained</h2>\n<table>\n";
   Row(html, "model",
@@ -147,26 +183,13 @@ void Trained(std::string& html, const SftPlan& plan) {
   std::vector<std::string> names;
   for (const auto& [name, count] : plan.by_name) names.push_back(absl::StrCat(name, " × ", count));
   Row(html, "modules", plan.modules.empty() ? "all (full training)" : absl::StrJoin(names, ", "));
-  if (plan.data.has_value()) {
-    const DataSummary& d = *plan.data;
-    Row(html, "data",
-        absl::StrFormat("%s records (%s), %s dropped, %s truncated, %s without a trained token",
-                        Grouped(d.records), d.format, Grouped(d.dropped), Grouped(d.truncated),
-                        Grouped(d.untrained)));
-    if (d.split_records > 0) {
-      Row(html, "examples",
-          absl::StrFormat("%s records gave %s, one for each turn: the template rewrites earlier "
-                          "turns",
-                          Grouped(d.split_records), Grouped(d.split_examples)));
-    }
-    Row(html, "tokens",
-        absl::StrFormat("%s, of which %.1f %% are trained", Grouped(d.tokens),
-                        100.0 * static_cast<double>(d.trained_tokens) /
-                            static_cast<double>(std::max<int64_t>(d.tokens, 1))));
-  }
+  if (plan.data.has_value()) DataRows(html, *plan.data);
   Row(html, "arithmetic",
       absl::StrCat(plan.dtype, " on ", plan.threads, " threads, ", plan.instruction_set));
   html += "</table>\n";
+  if (plan.data.has_value()) {
+    html += FormatBars("Records by length (tokens, before cutting)", plan.data->lengths);
+  }
   if (plan.modules.empty()) return;
   absl::StrAppend(&html, "<details><summary>All ", plan.modules.size(),
                   " modules</summary>\n<table>\n<tr><th>module</th><th>shape</th><th>rank</th>"

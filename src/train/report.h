@@ -36,6 +36,9 @@ struct ChartSeries {
 std::string FormatChart(const std::string& title, const std::string& x_name,
                         const std::vector<ChartSeries>& series);
 
+// Records by length as an <svg> element, [0, 720] x [0, 180].
+std::string FormatBars(const std::string& title, const std::vector<LengthBar>& bars);
+
 }  // namespace lorica
 
 #endif  // LORICA_TRAIN_REPORT_H_

@@ -18,6 +18,7 @@
 #include "lorica/tensor/cpu_backend.h"
 #include "lorica/tensor/status.h"
 #include "lorica/train/batch.h"
+#include "lorica/train/data_files.h"
 #include "lorica/train/exit_status.h"
 #include "lorica/train/load_text.h"
 
@@ -94,7 +95,7 @@ class Scorer {
   absl::StatusOr<std::vector<RecordScore>> ScorePass(int64_t first,
                                                      absl::Span<const TrainingSequence> sequences);
   absl::Status AddGradients(absl::Span<const TrainingSequence> sequences);
-  absl::Status WriteGradients(int64_t trained_tokens);
+  absl::Status WriteGradients(double trained_weight);
 
   const ScoreOptions& options_;
   FileSystem& files_;
@@ -103,6 +104,7 @@ class Scorer {
   std::unique_ptr<Backend> backend_;
   std::unique_ptr<CausalLm> model_;
   AdapterSet adapters_;
+  ModelText text_;
   std::optional<Dataset> data_;
   std::optional<FileCommit> lines_;
   std::optional<FileCommit> logits_file_;
@@ -122,15 +124,16 @@ absl::Status Scorer::Load() {
     LORICA_ASSIGN_OR_RETURN(
         adapters_, AsInputError(LoadPeftAdapter(options_.adapter, *model_, *backend_, compute_)));
   }
-  LORICA_ASSIGN_OR_RETURN(const ModelText text,
-                          LoadModelText(options_.model, options_.chat_template));
-  LORICA_ASSIGN_OR_RETURN(const DataFiles files, AsInputError(FindDataFiles(options_.data)));
-  LORICA_ASSIGN_OR_RETURN(data_, LoadDataset(files.train, text,
+  LORICA_ASSIGN_OR_RETURN(text_, LoadModelText(options_.model, options_.chat_template));
+  LORICA_ASSIGN_OR_RETURN(const std::vector<std::string> files,
+                          AsDataNameError(FindPlainFiles(options_.data)));
+  LORICA_ASSIGN_OR_RETURN(data_, LoadDataset(files, text_,
                                              {.train_on = options_.train_on,
                                               .system = options_.system,
                                               .overlong = options_.overlong,
                                               .max_length = options_.max_length,
-                                              .vocab_size = model_->config().vocab_size}));
+                                              .vocab_size = model_->config().vocab_size,
+                                              .pool = pool_.get()}));
   return AsRunError(OpenSinks());
 }
 
@@ -203,13 +206,15 @@ absl::StatusOr<std::vector<RecordScore>> Scorer::ScorePass(
     for (int64_t t = begin; t < begin + score.tokens; ++t) {
       if (t + 1 < begin + score.tokens) score.logprobs.push_back(-next_loss[t]);
       if (batch.targets[t] < 0) continue;
+      const double weight = batch.weights.empty() ? 1 : batch.weights[t];
       ++score.trained_tokens;
-      score.loss += trained_loss[t];
+      score.trained_weight += weight;
+      score.loss += weight * trained_loss[t];
     }
     if (!std::isfinite(score.loss)) {
       return absl::AbortedError(absl::StrCat("record ", score.index, ": the loss isn't finite"));
     }
-    if (score.trained_tokens > 0) score.loss /= static_cast<double>(score.trained_tokens);
+    if (score.trained_tokens > 0) score.loss /= score.trained_weight;
     scores.push_back(std::move(score));
   }
   return scores;
@@ -218,11 +223,12 @@ absl::StatusOr<std::vector<RecordScore>> Scorer::ScorePass(
 absl::Status Scorer::AddGradients(absl::Span<const TrainingSequence> sequences) {
   const Batch batch = Batch::Of(sequences, {});
   if (batch.trained_tokens == 0) return absl::OkStatus();
-  Backward(model_->Loss(batch.ids, batch.targets, batch.context));
+  const Tensor losses = model_->Loss(batch.ids, batch.targets, batch.context);
+  Backward(losses, batch.WeightsLike(losses));
   return absl::OkStatus();
 }
 
-absl::Status Scorer::WriteGradients(int64_t trained_tokens) {
+absl::Status Scorer::WriteGradients(double trained_weight) {
   std::vector<Tensor> kept;
   std::vector<SafetensorsTensor> tensors;
   for (const AdaptedModule& module : adapters_.modules()) {
@@ -231,8 +237,7 @@ absl::Status Scorer::WriteGradients(int64_t trained_tokens) {
       const Tensor& sum = GradAccumulator(is_a ? factors.a : factors.b);
       Tensor mean = Tensor::Empty(*backend_, sum.shape(), sum.dtype());
       if (sum.numel() > 0) {
-        backend_->Affine(sum.view(), 1 / static_cast<double>(trained_tokens), 0,
-                         mean.mutable_view());
+        backend_->Affine(sum.view(), 1 / trained_weight, 0, mean.mutable_view());
       }
       kept.push_back(PeftTensor(module, mean, is_a));
       const Tensor& tensor = kept.back();
@@ -250,7 +255,7 @@ absl::StatusOr<ScoreTotals> Scorer::Run(const std::function<void(const RecordSco
   std::vector<int64_t> lengths;
   for (int64_t i = 0; i < data_->size(); ++i) lengths.push_back(data_->tokens(i));
   ScoreTotals totals;
-  double loss_sum = 0;
+  double loss_sum = 0, weight_sum = 0;
   int64_t first = 0;
   for (const int64_t count : CutIntoPasses(lengths, {.pass_tokens = kPassTokens})) {
     if (cancelled && cancelled()) return absl::CancelledError("interrupted");
@@ -265,7 +270,8 @@ absl::StatusOr<ScoreTotals> Scorer::Run(const std::function<void(const RecordSco
       ++totals.records;
       totals.tokens += score.tokens;
       totals.trained_tokens += score.trained_tokens;
-      loss_sum += score.loss * static_cast<double>(score.trained_tokens);
+      loss_sum += score.loss * score.trained_weight;
+      weight_sum += score.trained_weight;
       if (lines_.has_value()) {
         LORICA_RETURN_IF_ERROR(AsRunError(lines_->file().Append(absl::string_view(Line(score)))));
       }
@@ -276,10 +282,10 @@ absl::StatusOr<ScoreTotals> Scorer::Run(const std::function<void(const RecordSco
   if (totals.trained_tokens == 0) {
     return absl::FailedPreconditionError("expected a trained token in the data, found none");
   }
-  totals.loss = loss_sum / static_cast<double>(totals.trained_tokens);
+  totals.loss = loss_sum / weight_sum;
   totals.perplexity = std::exp(totals.loss);
   if (!options_.gradients.empty()) {
-    LORICA_RETURN_IF_ERROR(AsRunError(WriteGradients(totals.trained_tokens)));
+    LORICA_RETURN_IF_ERROR(AsRunError(WriteGradients(weight_sum)));
   }
   if (logits_.has_value()) {
     LORICA_RETURN_IF_ERROR(AsRunError(logits_->Finish()));
@@ -296,7 +302,8 @@ void VisitScoreOptions(ScoreOptions& o, OptionVisitor& v) {
   v.On({.name = "model", .group = kInput, .help = "Hugging Face folder or .gguf file"}, o.model);
   v.On({.name = "adapter", .group = kInput, .help = "PEFT adapter folder", .default_text = "none"},
        o.adapter);
-  v.On({.name = "data", .group = kInput, .help = "JSONL or JSON files"}, o.data);
+  v.On({.name = "data", .group = kInput, .help = "files, 'patterns*' or folders, as of sft"},
+       o.data);
   v.On({.name = "output",
         .group = kInput,
         .help = "JSONL file with a line a record: losses and log-probabilities",

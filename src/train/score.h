@@ -42,7 +42,8 @@ struct RecordScore {
   std::optional<int64_t> example;
   int64_t tokens = 0;
   int64_t trained_tokens = 0;
-  double loss = 0;               // mean over trained tokens; 0 without any
+  double trained_weight = 0;     // the sum of their weights: trained_tokens where all are 1
+  double loss = 0;               // mean over trained tokens, by their weights; 0 without any
   std::vector<double> logprobs;  // [tokens]; the first one is NaN: nothing comes before it
 };
 

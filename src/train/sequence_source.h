@@ -12,16 +12,24 @@ namespace lorica {
 
 // targets[t] is the token that the model should predict after ids[0..t], or negative where nothing
 // is trained; the last one is always negative. Both of one length, at least 1.
+//
+// A token may count more or less than others: its loss is multiplied by weights[t], and what is
+// divided by is the sum of the weights. A target of weight 0 is not trained: it is negative.
 struct TrainingSequence {
   std::vector<int32_t> ids;
   std::vector<int32_t> targets;
+  std::vector<float> weights;  // of the targets at the same place; empty: all 1
 
   // From labels that belong to the ids at the same place, as Hugging Face has them (negative: not
-  // trained): shifted by one. labels[0] never counts.
-  static TrainingSequence FromLabels(std::vector<int32_t> ids, const std::vector<int32_t>& labels);
+  // trained): shifted by one. labels[0] never counts. `label_weights` belong to the labels; empty:
+  // all 1. Weights that are all 1 aren't kept.
+  static TrainingSequence FromLabels(std::vector<int32_t> ids, const std::vector<int32_t>& labels,
+                                     const std::vector<float>& label_weights = {});
 
   int64_t tokens() const { return static_cast<int64_t>(ids.size()); }
   int64_t trained_tokens() const;
+  // The sum of the weights of trained targets.
+  double trained_weight() const;
 };
 
 // Records by number. Lengths are known without reading. Reading may fail (a file that changed).

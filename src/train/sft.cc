@@ -72,19 +72,19 @@ absl::StatusOr<SftResult> SftRun::Run() {
   const auto say = [this](const std::string& text) { Say(text); };
   LORICA_ASSIGN_OR_RETURN(const StartingPoint start, FindStart(files_, *folder_, options_, say));
 
-  LORICA_ASSIGN_OR_RETURN(SftSetup setup, SetUp(options_, /*with_weights=*/true, say));
+  LORICA_ASSIGN_OR_RETURN(SftSetup setup, SetUp(options_, /*with_weights=*/true, callbacks_));
   setup_.emplace(std::move(setup));
   trainer_.emplace(*setup_->model, setup_->Parameters(), *setup_->train, setup_->trainer_options);
   result_path_ = IsFullTraining(options_) ? folder_->model() : folder_->adapter();
   LORICA_RETURN_IF_ERROR(trainer_->CheckSteps());
-  LORICA_ASSIGN_OR_RETURN(state_.run, IdentityOf(*setup_));
+  state_.run = IdentityOf(*setup_);
   state_.run_id = MakeNonce();
   state_.evaluations = start.state.evaluations;
   if (start.checkpoint.has_value()) {
     LORICA_RETURN_IF_ERROR(CheckSameRun(start.checkpoint->path(), start.state.run, state_.run));
   }
   // The model as it came, before a checkpoint's parameters take their place.
-  plan_ = PlanOf(*setup_);
+  LORICA_ASSIGN_OR_RETURN(plan_, PlanOf(*setup_));
   std::vector<std::string> before;
   if (!start.checkpoint.has_value() || start.state.step < trainer_->total_steps()) {
     LORICA_ASSIGN_OR_RETURN(before, Answer());
@@ -178,7 +178,7 @@ absl::Status SftRun::Steps() {
   } else if (options_.eval_at_start && setup_->eval.has_value() && trainer_->step() == 0) {
     absl::StatusOr<Evaluation> evaluation = Evaluate(
         *setup_->model, *setup_->eval, setup_->trainer_options.batch, callbacks_.cancelled);
-    LORICA_RETURN_IF_ERROR(AsRunError(evaluation.status()));
+    LORICA_RETURN_IF_ERROR(evaluation.status());
     const EvalMetrics line = {0, evaluation->loss(), evaluation->trained_tokens};
     LORICA_RETURN_IF_ERROR(AsRunError(metrics_->Write(line)));
     if (callbacks_.on_evaluation) callbacks_.on_evaluation(line, Progress());
@@ -216,7 +216,7 @@ absl::Status SftRun::EvaluateNow() {
   const absl::StatusOr<Evaluation> evaluation =
       Evaluate(*setup_->model, *setup_->eval, setup_->trainer_options.batch, callbacks_.cancelled);
   if (absl::IsCancelled(evaluation.status())) return absl::OkStatus();
-  LORICA_RETURN_IF_ERROR(AsRunError(evaluation.status()));
+  LORICA_RETURN_IF_ERROR(evaluation.status());
   state_.evaluation_pending = false;
   const EvalMetrics line = {state_.step, evaluation->loss(), evaluation->trained_tokens};
   LORICA_RETURN_IF_ERROR(AsRunError(metrics_->Write(line)));
@@ -287,7 +287,7 @@ absl::StatusOr<std::vector<std::string>> SftRun::Answer() {
   std::vector<std::vector<int32_t>> prompts;
   for (const std::string& prompt : options_.sample) {
     LORICA_ASSIGN_OR_RETURN(std::vector<int32_t> ids,
-                            EncodePrompt(setup_->text, prompt, options_.system));
+                            EncodePrompt(*setup_->text, prompt, options_.system));
     prompts.push_back(std::move(ids));
   }
   GenerateOptions generate;
@@ -295,11 +295,11 @@ absl::StatusOr<std::vector<std::string>> SftRun::Answer() {
   generate.cancelled = callbacks_.cancelled;
   LORICA_ASSIGN_OR_RETURN(
       generate.stop_ids,
-      AsInputError(StopIds(options_.model, setup_->model->config(), &*setup_->text.tokenizer)));
+      AsInputError(StopIds(options_.model, setup_->model->config(), &*setup_->text->tokenizer)));
   LORICA_ASSIGN_OR_RETURN(const std::vector<GeneratedSequence> sequences,
                           AsRunError(Generate(*setup_->model, prompts, generate)));
   for (const GeneratedSequence& sequence : sequences) {
-    LORICA_ASSIGN_OR_RETURN(std::string text, AsRunError(setup_->text.tokenizer->Decode(
+    LORICA_ASSIGN_OR_RETURN(std::string text, AsRunError(setup_->text->tokenizer->Decode(
                                                   sequence.ids, {.skip_special_tokens = true})));
     answers.push_back(std::move(text));
   }

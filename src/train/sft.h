@@ -12,7 +12,9 @@
 
 #include "absl/status/statusor.h"
 #include "lorica/io/file_system.h"
+#include "lorica/train/duplicates.h"
 #include "lorica/train/evaluate.h"
+#include "lorica/train/length_histogram.h"
 #include "lorica/train/memory_plan.h"
 #include "lorica/train/metrics.h"
 #include "lorica/train/sft_options.h"
@@ -27,6 +29,14 @@ struct PlannedModule {
   double alpha = 0;
 };
 
+// One of the files that were read.
+struct DataFileSummary {
+  std::string path;
+  int64_t records = 0;  // kept
+  double weight = 1;
+  int64_t taken = 0;  // in an epoch
+};
+
 // What became of the records of the data files.
 struct DataSummary {
   std::string format;          // "messages", "prompt and completion", ...
@@ -35,12 +45,22 @@ struct DataSummary {
   int64_t split_examples = 0;  // these together
   int64_t dropped = 0;         // too long, with --overlong drop
   int64_t truncated = 0;       // cut to the longest length
-  int64_t untrained = 0;       // kept, but without a trained token
-  int64_t tokens = 0;          // of the kept ones
+  int64_t duplicates = 0;      // equal to an earlier one
+  int64_t deduplicated = 0;    // left out therefore, with --deduplicate
+  std::vector<DuplicateRecord> first_duplicates;  // a few
+  int64_t untrained = 0;                          // kept, but without a trained token
+  int64_t tokens = 0;                             // of the kept ones
   int64_t trained_tokens = 0;
-  int64_t longest = 0;  // tokens of the longest kept one
+  int64_t longest = 0;    // tokens of the longest kept one
+  int64_t in_memory = 0;  // kept in memory
+  // Tokens of the records before any was cut or dropped.
+  std::vector<LengthBar> lengths;
+  int64_t median_length = 0;
+  int64_t p95_length = 0;  // 95% of the records aren't longer
+  int64_t max_length = 0;
+  std::vector<DataFileSummary> files;
 
-  int64_t kept() const { return records - split_records + split_examples - dropped; }
+  int64_t kept() const { return records - split_records + split_examples - dropped - deduplicated; }
 };
 
 // Text of a record in pieces of one kind, for showing what is trained.
@@ -67,6 +87,7 @@ struct SftPlan {
 
   std::optional<DataSummary> data;  // absent without data
   std::optional<DataSummary> eval_data;
+  int64_t epoch_records = 0;  // records of an epoch: by their weights
   int64_t steps_per_epoch = 0;
   int64_t total_steps = 0;
   int64_t warmup_steps = 0;
@@ -76,6 +97,7 @@ struct SftPlan {
   MemoryPlan memory;
   // The first records, as the model will see them.
   std::vector<std::vector<MarkedPiece>> first_records;
+  std::vector<std::string> first_places;  // of these: "train.jsonl, line 1"
 };
 
 struct SampleAnswer {
@@ -111,8 +133,12 @@ struct SftCallbacks {
   std::function<void(const EvalMetrics&, const SftProgress&)> on_evaluation;
   // What happens between steps, one sentence each: loading, saving, resuming.
   std::function<void(const std::string&)> on_message;
-  // Asked between steps, before the first one and during evaluation; true ends the run after a
-  // checkpoint. May be set from another thread or a signal handler through an atomic.
+  // How far the data files are read, in bytes as they lie there; `total_bytes` is 0 where that
+  // isn't known.
+  std::function<void(int64_t bytes, int64_t total_bytes, int64_t records)> on_reading;
+  // Asked between steps, before the first one, while data is read and during evaluation; true ends
+  // the run after a checkpoint. May be set from another thread or a signal handler through an
+  // atomic.
   std::function<bool()> cancelled;
 };
 
@@ -124,7 +150,8 @@ absl::StatusOr<SftResult> RunSft(const SftOptions& options, const SftCallbacks& 
                                  FileSystem& files = PosixFiles());
 
 // The same summary without running or writing anything. `data` and `output` may be absent.
-absl::StatusOr<SftPlan> PlanSft(const SftOptions& options);
+// Of the callbacks only on_reading and cancelled are called.
+absl::StatusOr<SftPlan> PlanSft(const SftOptions& options, const SftCallbacks& callbacks = {});
 
 }  // namespace lorica
 

@@ -76,6 +76,15 @@ void VisitData(SftOptions& o, OptionVisitor& v) {
         .help = "what becomes of longer records",
         .choices = {"truncate", "error", "drop"}},
        o.overlong);
+  v.On({.name = "deduplicate",
+        .group = kData,
+        .help = "leave out records that are equal to an earlier one; else they are only counted"},
+       o.deduplicate);
+  v.On({.name = "data-memory",
+        .group = kData,
+        .help = "MB of tokens kept in memory; the rest is read again when it is trained",
+        .may_change = true},
+       o.data_memory);
   v.On({.name = "packing",
         .group = kData,
         .help = "several records in one row, without attention across them"},
@@ -162,7 +171,8 @@ void VisitOptimizer(SftOptions& o, OptionVisitor& v) {
 void VisitEvaluation(SftOptions& o, OptionVisitor& v) {
   v.On({.name = "eval-data",
         .group = kEvaluation,
-        .help = "held-out JSONL or JSON files",
+        .help = "held-out files, patterns or folders",
+        .default_text = "the valid file of a data folder",
         .may_change = true},
        o.eval_data);
   v.On({.name = "eval-every",
@@ -259,7 +269,8 @@ void VisitSftOptions(SftOptions& o, OptionVisitor& v) {
        o.model);
   v.On({.name = "data",
         .group = kInput,
-        .help = "JSONL or JSON files, or a folder with train and valid files",
+        .help = "JSONL or JSON files (gz, zst, xz too), 'patterns*', folders with train and valid "
+                "files; NAME@0.3 takes 0.3 of its records an epoch",
         .may_change = true},
        o.data);
   v.On({.name = "output", .group = kInput, .help = "folder of the run", .may_change = true},

@@ -13,6 +13,8 @@
 namespace lorica {
 namespace {
 
+constexpr int64_t kMostDataMemory = 10'000'000;
+
 absl::Status AtLeast(absl::string_view name, int64_t value, int64_t least) {
   if (value >= least) return absl::OkStatus();
   return WrongOption(name, absl::StrCat("a whole number of at least ", least), absl::StrCat(value));
@@ -82,6 +84,10 @@ absl::Status ValidateAdapter(const SftOptions& o) {
 
 absl::Status ValidateSteps(const SftOptions& o) {
   LORICA_RETURN_IF_ERROR(AtLeast("max-length", o.max_length, 2));
+  if (o.data_memory < 0 || o.data_memory > kMostDataMemory) {
+    return WrongOption("data-memory", absl::StrCat("0 to ", kMostDataMemory, " MB"),
+                       absl::StrCat(o.data_memory));
+  }
   LORICA_RETURN_IF_ERROR(AtLeast("epochs", o.epochs, 1));
   LORICA_RETURN_IF_ERROR(AtLeast("max-steps", o.max_steps, 1));
   LORICA_RETURN_IF_ERROR(AtLeast("batch-size", o.batch_size, 1));

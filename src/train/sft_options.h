@@ -22,7 +22,7 @@ namespace lorica {
 struct SftOptions {
   // Input and output.
   std::string model;              // a Hugging Face folder or a .gguf file
-  std::vector<std::string> data;  // JSONL or JSON files; a folder with train and valid files
+  std::vector<std::string> data;  // files, folders or patterns (train/data_files.h)
   std::string output;             // the run's folder
 
   // Adapter.
@@ -42,6 +42,8 @@ struct SftOptions {
   // Data.
   int64_t max_length = 2048;          // tokens of a record
   std::string overlong = "truncate";  // or "error", "drop"
+  bool deduplicate = false;           // records equal to an earlier one are left out
+  int64_t data_memory = 32;  // MB of tokens kept in memory; more are read as they are trained
   bool packing = true;
   bool shuffle = true;
   std::string train_on = "assistant";  // or "last", "all"

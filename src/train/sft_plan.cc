@@ -18,18 +18,33 @@ constexpr int64_t kShownRecords = 3;
 
 std::string LastName(const std::string& path) { return path.substr(path.rfind('.') + 1); }
 
-DataSummary SummaryOf(const Dataset& dataset) {
+// `mixture` is empty where every file is taken once, and for data that isn't trained on.
+DataSummary SummaryOf(const Dataset& dataset, const std::vector<MixturePart>& mixture) {
   const DatasetStatistics& s = dataset.statistics();
-  return {.format = std::string(Name(s.format)),
-          .records = s.records,
-          .split_records = s.split_records,
-          .split_examples = s.split_examples,
-          .dropped = s.dropped,
-          .truncated = s.truncated,
-          .untrained = s.untrained,
-          .tokens = s.tokens,
-          .trained_tokens = s.trained_tokens,
-          .longest = s.longest};
+  DataSummary summary = {.format = std::string(Name(s.format)),
+                         .records = s.records,
+                         .split_records = s.split_records,
+                         .split_examples = s.split_examples,
+                         .dropped = s.dropped,
+                         .truncated = s.truncated,
+                         .duplicates = s.duplicates,
+                         .deduplicated = s.deduplicated,
+                         .first_duplicates = s.first_duplicates,
+                         .untrained = s.untrained,
+                         .tokens = s.tokens,
+                         .trained_tokens = s.trained_tokens,
+                         .longest = s.longest,
+                         .in_memory = s.in_memory,
+                         .lengths = s.lengths.Bars(),
+                         .median_length = s.lengths.Quantile(0.5),
+                         .p95_length = s.lengths.Quantile(0.95),
+                         .max_length = s.lengths.longest()};
+  for (size_t i = 0; i < dataset.files().size(); ++i) {
+    const DatasetFile& file = dataset.files()[i];
+    const MixturePart part = mixture.empty() ? MixturePart{file.begin, file.end, 1} : mixture[i];
+    summary.files.push_back({file.path, part.records(), part.weight, part.taken()});
+  }
+  return summary;
 }
 
 std::string TextOf(const ModelText& text, absl::Span<const int32_t> ids) {
@@ -60,7 +75,7 @@ std::vector<MarkedPiece> Mark(const ModelText& text, const TrainingSequence& seq
 
 }  // namespace
 
-SftPlan PlanOf(SftSetup& setup) {
+absl::StatusOr<SftPlan> PlanOf(SftSetup& setup) {
   const SftOptions& options = setup.options;
   SftPlan plan;
   plan.model = options.model;
@@ -84,16 +99,20 @@ SftPlan PlanOf(SftSetup& setup) {
   plan.trainable_parameters = setup.memory.trained_parameters;
   plan.model_parameters = setup.memory.model_parameters;
   if (setup.train.has_value()) {
-    plan.data = SummaryOf(*setup.train);
+    const TrainerOptions& trainer = setup.trainer_options;
+    plan.data = SummaryOf(*setup.train, trainer.mixture);
     const int64_t records = setup.train->size();
-    plan.steps_per_epoch = (records + options.batch_size - 1) / options.batch_size;
-    plan.total_steps = TotalSteps(records, setup.trainer_options);
+    plan.epoch_records = EpochRecords(records, trainer);
+    plan.steps_per_epoch = StepsPerEpoch(records, trainer);
+    plan.total_steps = TotalSteps(records, trainer);
     plan.warmup_steps = setup.trainer_options.schedule.warmup_steps;
     for (int64_t i = 0; i < std::min(records, kShownRecords); ++i) {
-      plan.first_records.push_back(Mark(setup.text, setup.train->sequence(i)));
+      LORICA_ASSIGN_OR_RETURN(const TrainingSequence sequence, setup.train->Read(i));
+      plan.first_records.push_back(Mark(*setup.text, sequence));
+      plan.first_places.push_back(setup.train->Where(i));
     }
   }
-  if (setup.eval.has_value()) plan.eval_data = SummaryOf(*setup.eval);
+  if (setup.eval.has_value()) plan.eval_data = SummaryOf(*setup.eval, {});
   plan.rows_per_pass = setup.trainer_options.batch.rows;
   plan.tokens_per_pass = setup.memory.tokens;
   plan.memory = EstimateMemory(setup.memory);
@@ -102,10 +121,13 @@ SftPlan PlanOf(SftSetup& setup) {
 
 }  // namespace internal
 
-absl::StatusOr<SftPlan> PlanSft(const SftOptions& options) {
+absl::StatusOr<SftPlan> PlanSft(const SftOptions& options, const SftCallbacks& callbacks) {
   LORICA_RETURN_IF_ERROR(Validate(options, /*need_paths=*/false));
+  SftCallbacks quiet;
+  quiet.on_reading = callbacks.on_reading;
+  quiet.cancelled = callbacks.cancelled;
   LORICA_ASSIGN_OR_RETURN(internal::SftSetup setup,
-                          internal::SetUp(options, /*with_weights=*/false, nullptr));
+                          internal::SetUp(options, /*with_weights=*/false, quiet));
   return internal::PlanOf(setup);
 }
 

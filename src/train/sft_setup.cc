@@ -1,9 +1,11 @@
 #include "lorica/train/sft_setup.h"
 
 #include <algorithm>
+#include <limits>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "lorica/nn/model_loader.h"
 #include "lorica/peft/peft_files.h"
 #include "lorica/tensor/cpu_backend.h"
@@ -14,8 +16,8 @@
 namespace lorica::internal {
 namespace {
 
-void Say(const Message& say, const std::string& text) {
-  if (say) say(text);
+void Say(const SftCallbacks& callbacks, const std::string& text) {
+  if (callbacks.on_message) callbacks.on_message(text);
 }
 
 absl::Status OpenBaseModel(SftSetup& setup, bool with_weights) {
@@ -188,28 +190,65 @@ void PlanPasses(SftSetup& setup) {
   }
 }
 
-absl::Status LoadData(SftSetup& setup, const Message& say) {
-  SftOptions& options = setup.options;
+// What an epoch takes where files have weights.
+absl::Status Mix(SftSetup& setup) {
+  std::vector<MixturePart> parts;
+  bool weighted = false;
+  double records = 0;
+  for (size_t i = 0; i < setup.train_files.size(); ++i) {
+    const DatasetFile& file = setup.train->files()[i];
+    parts.push_back({file.begin, file.end, setup.train_files[i].weight});
+    weighted = weighted || parts.back().weight != 1;
+    records += parts.back().weight * static_cast<double>(parts.back().records());
+  }
+  if (!weighted) return absl::OkStatus();
+  if (records > std::numeric_limits<uint32_t>::max() || EpochLength(parts) == 0) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "--data: expected weights that give an epoch of 1 to 2^32 - 1 records, found ", records));
+  }
+  setup.trainer_options.mixture = std::move(parts);
+  return absl::OkStatus();
+}
+
+std::string JoinNames(const std::vector<std::string>& paths) { return absl::StrJoin(paths, ", "); }
+
+absl::Status LoadData(SftSetup& setup, bool with_weights, const SftCallbacks& callbacks) {
+  const SftOptions& options = setup.options;
   if (options.data.empty()) return absl::OkStatus();
-  LORICA_ASSIGN_OR_RETURN(const DataFiles files, AsInputError(FindDataFiles(options.data)));
+  LORICA_ASSIGN_OR_RETURN(const DataFiles files, AsDataNameError(FindDataFiles(options.data)));
   setup.train_files = files.train;
+  std::vector<std::string> paths;
+  for (const DataFile& file : files.train) paths.push_back(file.path);
   DataOptions data = {.train_on = options.train_on,
                       .system = options.system,
                       .overlong = options.overlong,
                       .max_length = options.max_length,
-                      .vocab_size = setup.model->config().vocab_size};
-  Say(say, absl::StrCat("reading ", files.train.size() == 1
-                                        ? files.train[0]
-                                        : absl::StrCat(files.train.size(), " data files")));
-  LORICA_ASSIGN_OR_RETURN(setup.train, LoadDataset(files.train, setup.text, data));
+                      .vocab_size = setup.model->config().vocab_size,
+                      .deduplicate = options.deduplicate,
+                      .memory_bytes = options.data_memory * 1'000'000,
+                      .spool_folder = with_weights ? options.output : "",
+                      .pool = setup.pool.get(),
+                      .progress = callbacks.on_reading,
+                      .cancelled = callbacks.cancelled};
+  Say(callbacks,
+      absl::StrCat("reading ",
+                   paths.size() == 1 ? paths[0] : absl::StrCat(paths.size(), " data files")));
+  LORICA_ASSIGN_OR_RETURN(setup.train, LoadDataset(paths, *setup.text, data));
+  LORICA_RETURN_IF_ERROR(Mix(setup));
 
   std::vector<std::string> held_out = files.valid;
   if (!options.eval_data.empty()) {
-    LORICA_ASSIGN_OR_RETURN(const DataFiles eval, AsInputError(FindDataFiles(options.eval_data)));
-    held_out = eval.valid.empty() ? eval.train : eval.valid;
+    LORICA_ASSIGN_OR_RETURN(held_out, AsDataNameError(FindHeldOutFiles(options.eval_data)));
+  } else if (!held_out.empty()) {
+    setup.notes.push_back(absl::StrCat("the run is evaluated on ", JoinNames(held_out),
+                                       ", which lies beside the data"));
+  }
+  if (!files.test.empty()) {
+    setup.notes.push_back(absl::StrCat(JoinNames(files.test), " is left alone"));
   }
   if (!held_out.empty()) {
-    LORICA_ASSIGN_OR_RETURN(setup.eval, LoadDataset(held_out, setup.text, data));
+    data.deduplicate = false;
+    LORICA_ASSIGN_OR_RETURN(setup.eval, LoadDataset(held_out, *setup.text, data));
   } else if (options.keep_best || options.early_stop.has_value() ||
              options.eval_every.has_value() || options.eval_at_start) {
     return absl::InvalidArgumentError(
@@ -225,7 +264,8 @@ ParameterGroup SftSetup::Parameters() {
   return IsFullTraining(options) ? ParametersOf(*model) : ParametersOf(adapters);
 }
 
-absl::StatusOr<SftSetup> SetUp(const SftOptions& options, bool with_weights, const Message& say) {
+absl::StatusOr<SftSetup> SetUp(const SftOptions& options, bool with_weights,
+                               const SftCallbacks& callbacks) {
   SftSetup setup;
   setup.options = options;
   const int threads = options.threads > 0
@@ -235,12 +275,13 @@ absl::StatusOr<SftSetup> SetUp(const SftOptions& options, bool with_weights, con
   setup.backend = MakeCpuBackend(*setup.pool);
   // An adapter may bring copies of base weights, which are compared.
   const bool load = with_weights || !options.init_adapter.empty();
-  Say(say, absl::StrCat("loading ", options.model));
+  Say(callbacks, absl::StrCat("loading ", options.model));
   LORICA_RETURN_IF_ERROR(OpenBaseModel(setup, load));
   LORICA_RETURN_IF_ERROR(MakeTrainableParts(setup, load));
-  LORICA_ASSIGN_OR_RETURN(setup.text, LoadModelText(options.model, options.chat_template));
-  LORICA_RETURN_IF_ERROR(LoadData(setup, say));
-  if (!options.sample.empty() && !setup.text.tokenizer.has_value()) {
+  LORICA_ASSIGN_OR_RETURN(ModelText text, LoadModelText(options.model, options.chat_template));
+  setup.text = std::make_unique<const ModelText>(std::move(text));
+  LORICA_RETURN_IF_ERROR(LoadData(setup, with_weights, callbacks));
+  if (!options.sample.empty() && !setup.text->tokenizer.has_value()) {
     return absl::FailedPreconditionError(
         absl::StrCat(options.model, ": --sample needs a tokenizer, and the model has none"));
   }
@@ -248,18 +289,21 @@ absl::StatusOr<SftSetup> SetUp(const SftOptions& options, bool with_weights, con
   return setup;
 }
 
-absl::StatusOr<RunIdentity> IdentityOf(const SftSetup& setup) {
+RunIdentity IdentityOf(const SftSetup& setup) {
   RunIdentity identity;
   SftOptions options = setup.options;
   identity.options =
       FixedOptions([&](OptionVisitor& visitor) { VisitSftOptions(options, visitor); });
-  for (const std::string& path : setup.train_files) {
-    LORICA_ASSIGN_OR_RETURN(FileFingerprint file,
-                            AsInputError(FingerprintFile(PosixFiles(), path)));
-    identity.data.push_back(std::move(file));
+  std::string weights;
+  for (size_t i = 0; i < setup.train_files.size(); ++i) {
+    const DatasetFile& file = setup.train->files()[i];
+    identity.data.push_back({NameOf(file.path), file.bytes, file.crc32c});
+    absl::StrAppend(&weights, i == 0 ? "" : ", ", setup.train_files[i].weight);
   }
+  // The names of the files may change, how often they are taken may not.
+  identity.options.emplace_back("weights of the data", weights);
   identity.tokens = setup.train->fingerprint();
-  identity.chat_template = setup.text.TemplateFingerprint();
+  identity.chat_template = setup.text->TemplateFingerprint();
   identity.base_model = setup.fingerprint;
   return identity;
 }

@@ -3,7 +3,6 @@
 #ifndef LORICA_TRAIN_SFT_SETUP_H_
 #define LORICA_TRAIN_SFT_SETUP_H_
 
-#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -14,6 +13,7 @@
 #include "lorica/peft/adapter_set.h"
 #include "lorica/tensor/backend.h"
 #include "lorica/tensor/thread_pool.h"
+#include "lorica/train/data_files.h"
 #include "lorica/train/dataset.h"
 #include "lorica/train/load_text.h"
 #include "lorica/train/memory_plan.h"
@@ -30,11 +30,11 @@ struct SftSetup {
   std::unique_ptr<ThreadPool> pool;
   std::unique_ptr<Backend> backend;
   std::unique_ptr<CausalLm> model;
-  std::string fingerprint;  // of the base model
-  ModelText text;
+  std::string fingerprint;                // of the base model
+  std::unique_ptr<const ModelText> text;  // where it is: data sets point to it
   std::optional<Dataset> train;
   std::optional<Dataset> eval;
-  std::vector<std::string> train_files;
+  std::vector<DataFile> train_files;
   AdapterSet adapters;  // empty in full training
   std::vector<std::string> left_out;
   std::vector<std::string> notes;
@@ -44,16 +44,16 @@ struct SftSetup {
   ParameterGroup Parameters();
 };
 
-using Message = std::function<void(const std::string&)>;
+// `with_weights` is false for a plan: then the model is declared only, and no folder is touched.
+// Of the callbacks on_message, on_reading and cancelled are called.
+absl::StatusOr<SftSetup> SetUp(const SftOptions& options, bool with_weights,
+                               const SftCallbacks& callbacks);
 
-// `with_weights` is false for a plan: then the model is declared only. `say` may be null.
-absl::StatusOr<SftSetup> SetUp(const SftOptions& options, bool with_weights, const Message& say);
-
-// What CheckSameRun compares. Reads the data files once more.
-absl::StatusOr<RunIdentity> IdentityOf(const SftSetup& setup);
+// What CheckSameRun compares.
+RunIdentity IdentityOf(const SftSetup& setup);
 
 // The summary of a run. Without a trainer, that of the model alone.
-SftPlan PlanOf(SftSetup& setup);
+absl::StatusOr<SftPlan> PlanOf(SftSetup& setup);
 
 }  // namespace lorica::internal
 

@@ -3,30 +3,24 @@
 #include <algorithm>
 #include <chrono>
 #include <cmath>
-#include <numeric>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "lorica/autograd/autograd.h"
 #include "lorica/optim/clip.h"
-#include "lorica/tensor/random.h"
 #include "lorica/tensor/status.h"
 
 namespace lorica {
 namespace {
 
-int64_t StepsPerEpoch(int64_t records, int64_t batch_size) {
-  return (records + batch_size - 1) / batch_size;
-}
-
 // Epochs upon epochs of a large data set aren't looked through in advance; Step looks again.
 constexpr int64_t kMostRecordsChecked = 20'000'000;
 
-absl::Status UntrainedStep(int64_t step, const std::vector<int64_t>& records) {
+absl::Status UntrainedStep(int64_t step, const RecordNumbers& records) {
   constexpr size_t kMostNamed = 8;
   std::string names;
   for (size_t i = 0; i < std::min(records.size(), kMostNamed); ++i) {
-    absl::StrAppend(&names, names.empty() ? "" : ", ", records[i] + 1);
+    absl::StrAppend(&names, names.empty() ? "" : ", ", int64_t{records[i]} + 1);
   }
   return absl::FailedPreconditionError(absl::StrCat(
       "expected a trained token in every step, found none in step ", step + 1, ", of record",
@@ -40,19 +34,16 @@ ParameterRole RoleOf(const AdapterHost& host, bool head) {
 
 }  // namespace
 
-std::vector<int64_t> EpochOrder(int64_t count, bool shuffle, uint64_t seed, int64_t epoch) {
-  std::vector<int64_t> order(static_cast<size_t>(count));
-  std::iota(order.begin(), order.end(), 0);
-  if (!shuffle) return order;
-  RandomStream random(CombineKeys(seed, HashName("record order")), static_cast<uint64_t>(epoch));
-  for (int64_t i = count - 1; i > 0; --i) {
-    std::swap(order[i], order[random.Below(static_cast<uint64_t>(i) + 1)]);
-  }
-  return order;
+int64_t EpochRecords(int64_t records, const TrainerOptions& options) {
+  return options.mixture.empty() ? records : EpochLength(options.mixture);
+}
+
+int64_t StepsPerEpoch(int64_t records, const TrainerOptions& options) {
+  return (EpochRecords(records, options) + options.batch_size - 1) / options.batch_size;
 }
 
 int64_t TotalSteps(int64_t records, const TrainerOptions& options) {
-  const int64_t per_epoch = StepsPerEpoch(records, options.batch_size);
+  const int64_t per_epoch = StepsPerEpoch(records, options);
   int64_t total = INT64_MAX;
   if (per_epoch == 0 || options.epochs <= INT64_MAX / per_epoch) total = per_epoch * options.epochs;
   return options.max_steps.has_value() ? std::min(total, *options.max_steps) : total;
@@ -98,19 +89,30 @@ Trainer::Trainer(CausalLm& model, ParameterGroup parameters, const SequenceSourc
   LORICA_CHECK(options.batch_size >= 1 && options.epochs >= 1, "[trainer] a batch of ",
                options.batch_size, " records, ", options.epochs, " epochs");
   LORICA_CHECK(source.size() > 0, "[trainer] no records");
+  for (const MixturePart& part : options.mixture) {
+    LORICA_CHECK(
+        part.begin >= 0 && part.begin <= part.end && part.end <= source.size() && part.weight >= 0,
+        "[trainer] records ", part.begin, " to ", part.end, " of ", source.size(),
+        " with a weight of ", part.weight);
+  }
+  epoch_records_ = EpochRecords(source.size(), options);
+  LORICA_CHECK(epoch_records_ > 0, "[trainer] no record in an epoch");
   total_steps_ = TotalSteps(source.size(), options);
   options_.schedule.total_steps = total_steps_;
 }
 
 Trainer::Slice Trainer::SliceOf(int64_t step) const {
-  const int64_t per_epoch = StepsPerEpoch(source_.size(), options_.batch_size);
+  const int64_t per_epoch = StepsPerEpoch(source_.size(), options_);
   const int64_t begin = step % per_epoch * options_.batch_size;
-  return {step / per_epoch, begin, std::min(begin + options_.batch_size, source_.size())};
+  return {step / per_epoch, begin, std::min(begin + options_.batch_size, epoch_records_)};
 }
 
-const std::vector<int64_t>& Trainer::OrderOf(int64_t epoch) const {
+const RecordNumbers& Trainer::OrderOf(int64_t epoch) const {
   if (epoch != order_epoch_) {
-    order_ = EpochOrder(source_.size(), options_.shuffle, options_.seed, epoch);
+    order_ = RecordNumbers();  // never two at a time
+    order_ = options_.mixture.empty()
+                 ? EpochOrder(source_.size(), options_.shuffle, options_.seed, epoch)
+                 : EpochOrder(options_.mixture, options_.shuffle, options_.seed, epoch);
     order_epoch_ = epoch;
   }
   return order_;
@@ -118,28 +120,29 @@ const std::vector<int64_t>& Trainer::OrderOf(int64_t epoch) const {
 
 int64_t Trainer::position() const {
   const Slice slice = SliceOf(step());
-  return slice.epoch * source_.size() + slice.begin;
+  return slice.epoch * epoch_records_ + slice.begin;
 }
 
 absl::Status Trainer::CheckSteps() const {
   const int64_t count = source_.size();
   int64_t untrained = 0;
   for (int64_t i = 0; i < count; ++i) untrained += source_.trained_tokens(i) == 0 ? 1 : 0;
-  const int64_t last = count % options_.batch_size;
-  const int64_t smallest = last == 0 ? std::min(count, options_.batch_size) : last;
-  if (untrained < smallest) return absl::OkStatus();
+  const int64_t last = epoch_records_ % options_.batch_size;
+  const int64_t smallest = last == 0 ? std::min(epoch_records_, options_.batch_size) : last;
+  // A mixture may take one record several times in a step.
+  if (untrained < smallest && (untrained == 0 || options_.mixture.empty())) return absl::OkStatus();
   int64_t looked_at = 0;
   for (int64_t step = 0; step < total_steps_ && looked_at < kMostRecordsChecked; ++step) {
     const Slice slice = SliceOf(step);
-    const std::vector<int64_t>& order = OrderOf(slice.epoch);
+    const RecordNumbers& order = OrderOf(slice.epoch);
     looked_at += slice.end - slice.begin;
     const bool trained =
         std::any_of(order.begin() + slice.begin, order.begin() + slice.end,
-                    [&](int64_t record) { return source_.trained_tokens(record) > 0; });
+                    [&](uint32_t record) { return source_.trained_tokens(record) > 0; });
     if (!trained)
-      return UntrainedStep(step, {order.data() + slice.begin, order.data() + slice.end});
+      return UntrainedStep(step, {order.begin() + slice.begin, order.begin() + slice.end});
     // Without shuffling every epoch is like the first.
-    if (!options_.shuffle && slice.end == count) break;
+    if (!options_.shuffle && options_.mixture.empty() && slice.end == count) break;
   }
   return absl::OkStatus();
 }
@@ -149,22 +152,23 @@ absl::StatusOr<StepMetrics> Trainer::Step() {
   const auto start = std::chrono::steady_clock::now();
   const int64_t step = this->step();
   const Slice slice = SliceOf(step);
-  const std::vector<int64_t>& order = OrderOf(slice.epoch);
+  const RecordNumbers& order = OrderOf(slice.epoch);
   ZeroGrad(optimizer_->parameters());
 
   std::vector<int64_t> lengths;
   for (int64_t i = slice.begin; i < slice.end; ++i) lengths.push_back(source_.tokens(order[i]));
   StepMetrics metrics;
-  double loss_sum = 0;
+  double loss_sum = 0, weight_sum = 0;
   int64_t next = slice.begin;
   for (const int64_t count : CutIntoPasses(lengths, options_.batch)) {
     std::vector<TrainingSequence> sequences;
     std::vector<int64_t> sample_numbers;
     for (int64_t i = next; i < next + count; ++i) {
       LORICA_ASSIGN_OR_RETURN(TrainingSequence sequence, source_.Read(order[i]));
+      weight_sum += sequence.trained_weight();
       sequences.push_back(std::move(sequence));
       // Runs on over epochs, so that a dropout mask doesn't come again.
-      sample_numbers.push_back(slice.epoch * source_.size() + i);
+      sample_numbers.push_back(slice.epoch * epoch_records_ + i);
     }
     next += count;
     Batch batch = Batch::Of(sequences, sample_numbers);
@@ -174,18 +178,19 @@ absl::StatusOr<StepMetrics> Trainer::Step() {
     metrics.trained_tokens += batch.trained_tokens;
     if (batch.trained_tokens == 0) continue;
     const Tensor losses = model_.Loss(batch.ids, batch.targets, batch.context);
-    for (const double loss : LossOfSequences(losses, batch.context.sequences)) loss_sum += loss;
-    // A gradient of 1 for each token: sums, which are divided once for the whole step.
-    Backward(losses);
+    for (const double loss : batch.LossOfSequences(losses)) loss_sum += loss;
+    // A gradient of 1, or of its weight, for each token: sums, which are divided once for the whole
+    // step.
+    Backward(losses, batch.WeightsLike(losses));
   }
   if (metrics.trained_tokens == 0) {
-    return UntrainedStep(step, {order.data() + slice.begin, order.data() + slice.end});
+    return UntrainedStep(step, {order.begin() + slice.begin, order.begin() + slice.end});
   }
 
-  const double scale = 1 / static_cast<double>(metrics.trained_tokens);
+  const double scale = 1 / weight_sum;
   metrics.step = step + 1;
   metrics.epoch = static_cast<double>(slice.epoch) +
-                  static_cast<double>(slice.end) / static_cast<double>(source_.size());
+                  static_cast<double>(slice.end) / static_cast<double>(epoch_records_);
   metrics.loss = loss_sum * scale;
   metrics.grad_norm = GradientNorm(optimizer_->parameters(), scale);
   const double factor = options_.schedule.Factor(step);

@@ -4,7 +4,8 @@
 //   while (!trainer.done()) { auto metrics = trainer.Step(); ... }
 //
 // A step takes the next batch_size records, runs them in forward passes of any size, sums losses
-// and gradients over all trained tokens, divides once, clips, and updates. An adapter's bytes
+// and gradients over all trained tokens, each times its weight, divides once by the sum of the
+// weights, clips, and updates. An adapter's bytes
 // depend on model, options, data and seed, not on threads, packing, passes or recompute.
 #ifndef LORICA_TRAIN_TRAINER_H_
 #define LORICA_TRAIN_TRAINER_H_
@@ -20,6 +21,7 @@
 #include "lorica/optim/optimizer.h"
 #include "lorica/peft/adapter_set.h"
 #include "lorica/train/batch.h"
+#include "lorica/train/epoch_order.h"
 #include "lorica/train/metrics.h"
 #include "lorica/train/sequence_source.h"
 
@@ -32,16 +34,19 @@ struct TrainerOptions {
   int64_t batch_size = 8;    // records of a step
   int64_t epochs = 1;
   std::optional<int64_t> max_steps;  // whichever ends first
+  // What an epoch takes; empty: every record once.
+  std::vector<MixturePart> mixture;
   bool shuffle = true;
   uint64_t seed = 0;  // of the order of records
   bool recompute = false;
   BatchOptions batch;
 };
 
-// The order of `count` records in an epoch: a permutation drawn for (seed, epoch), or 0, 1, 2, ...
-std::vector<int64_t> EpochOrder(int64_t count, bool shuffle, uint64_t seed, int64_t epoch);
-
-// Steps of a run: batches never cross the end of an epoch, a last short one is a step.
+// Records of an epoch, of `records` in all.
+int64_t EpochRecords(int64_t records, const TrainerOptions& options);
+// Steps of an epoch and of a run over `records` records: batches never cross the end of an epoch, a
+// last short one is a step.
+int64_t StepsPerEpoch(int64_t records, const TrainerOptions& options);
 int64_t TotalSteps(int64_t records, const TrainerOptions& options);
 
 // The trainable leaves of a run: adapter factors of a slot in tree order, or every trainable
@@ -81,16 +86,17 @@ class Trainer {
     int64_t epoch, begin, end;  // positions in the epoch's order
   };
   Slice SliceOf(int64_t step) const;
-  const std::vector<int64_t>& OrderOf(int64_t epoch) const;
+  const RecordNumbers& OrderOf(int64_t epoch) const;
 
   CausalLm& model_;
   const SequenceSource& source_;
   TrainerOptions options_;
   std::unique_ptr<Optimizer> optimizer_;
+  int64_t epoch_records_ = 0;
   int64_t total_steps_ = 0;
   int64_t skipped_ = 0;  // steps that the optimizer's clock doesn't count
   mutable int64_t order_epoch_ = -1;
-  mutable std::vector<int64_t> order_;
+  mutable RecordNumbers order_;
 };
 
 }  // namespace lorica

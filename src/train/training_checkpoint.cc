@@ -9,7 +9,6 @@
 #include "absl/strings/str_join.h"
 #include "absl/strings/string_view.h"
 #include "lorica/io/atomic_commit.h"
-#include "lorica/io/crc32c.h"
 #include "lorica/io/quoted.h"
 #include "lorica/tensor/status.h"
 
@@ -84,13 +83,6 @@ std::string Text(const FileFingerprint& file) {
 }
 
 }  // namespace
-
-absl::StatusOr<FileFingerprint> FingerprintFile(FileSystem& files, const std::string& path) {
-  LORICA_ASSIGN_OR_RETURN(const MappedFile file, files.Map(path));
-  return FileFingerprint{.name = NameOf(path),
-                         .size = static_cast<int64_t>(file.bytes().size()),
-                         .crc32c = Crc32c(file.bytes())};
-}
 
 absl::Status CheckSameRun(const std::string& where, const RunIdentity& saved,
                           const RunIdentity& current) {

@@ -29,7 +29,6 @@ struct FileFingerprint {
     return size == other.size && crc32c == other.crc32c;
   }
 };
-absl::StatusOr<FileFingerprint> FingerprintFile(FileSystem& files, const std::string& path);
 
 // What a run is: two runs of one identity go the same way. Compared when a run is resumed.
 struct RunIdentity {
