@@ -73,9 +73,9 @@ absl::StatusOr<TrainingSequence> Dataset::Read(int64_t index) const {
   absl::StatusOr<EncodedRecord> encoded = encoder_.Encode(raw, statistics_.format);
   const auto example = static_cast<size_t>(std::max(record.example, 0));
   if (!encoded.ok() || example >= encoded->examples.size()) return HasChanged(raw.where);
-  TrainingSequence& sequence = encoded->examples[example].sequence;
-  if (sequence.ids.empty() || HashOf(sequence) != record.hash) return HasChanged(raw.where);
-  return std::move(sequence);
+  EncodedExample& now = encoded->examples[example];
+  if (now.dropped || now.hash != record.hash) return HasChanged(raw.where);
+  return std::move(now.sequence);
 }
 
 }  // namespace lorica

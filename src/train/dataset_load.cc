@@ -136,7 +136,7 @@ class Dataset::Loader {
       TrainingSequence& sequence = example.sequence;
       if (sequence.tokens() < example.length) ++statistics.truncated;
       IndexedRecord record = {.offset = raw.offset,
-                              .hash = HashOf(sequence),
+                              .hash = example.hash,
                               .number = raw.index,
                               .bytes = static_cast<uint32_t>(raw.text.size()),
                               .tokens = static_cast<uint32_t>(sequence.tokens()),
@@ -218,7 +218,7 @@ class Dataset::Loader {
       statistics.trained_tokens += record.trained;
       statistics.longest = std::max<int64_t>(statistics.longest, record.tokens);
       if (record.trained == 0) ++statistics.untrained;
-      fingerprint = CombineKeys(fingerprint, record.hash);
+      fingerprint = CombineKeys(fingerprint, record.hash ^ record.tokens);
     }
     data_.fingerprint_ = absl::StrFormat("%016x", fingerprint);
   }

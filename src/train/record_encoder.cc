@@ -58,8 +58,11 @@ absl::StatusOr<EncodedRecord> RecordEncoder::Encode(const RawRecord& raw,
   for (TokenizedRecord& example : tokenized) {
     LORICA_RETURN_IF_ERROR(CheckVocabulary(raw.where, example, options_.vocab_size));
     EncodedExample& result = encoded.examples.emplace_back();
-    result.length = static_cast<int64_t>(example.ids.size());
-    std::vector<float> weights = LabelWeights(example, record.weight);
+    const std::vector<float> weights = LabelWeights(example, record.weight);
+    TrainingSequence sequence =
+        TrainingSequence::FromLabels(std::move(example.ids), example.labels, weights);
+    result.length = sequence.tokens();
+    result.hash = HashOf(sequence);
     if (options_.max_length > 0 && result.length > options_.max_length) {
       if (options_.overlong == Overlong::kError) {
         return absl::InvalidArgumentError(absl::StrCat(raw.where, ": the record has ",
@@ -68,13 +71,11 @@ absl::StatusOr<EncodedRecord> RecordEncoder::Encode(const RawRecord& raw,
       }
       result.dropped = options_.overlong == Overlong::kDrop;
       if (result.dropped) continue;
-      const auto length = static_cast<size_t>(options_.max_length);
-      example.ids.resize(length);
-      example.labels.resize(length);
-      if (!weights.empty()) weights.resize(length);
+      sequence.CutTo(options_.max_length);
     }
-    result.sequence = TrainingSequence::FromLabels(std::move(example.ids), example.labels, weights);
-    result.sequence.ids.shrink_to_fit();
+    sequence.ids.shrink_to_fit();
+    sequence.targets.shrink_to_fit();
+    result.sequence = std::move(sequence);
   }
   return encoded;
 }

@@ -30,7 +30,8 @@ struct ExampleOptions {
 
 struct EncodedExample {
   TrainingSequence sequence;  // empty where dropped
-  int64_t length = 0;         // tokens before it was cut
+  int64_t length = 0;         // tokens, and
+  uint64_t hash = 0;          // HashOf, before it was cut
   bool dropped = false;
 };
 

@@ -15,7 +15,7 @@ namespace lorica {
 
 struct IndexedRecord {
   int64_t offset = 0;    // of its JSON text in its file, or in the spool of its data set
-  uint64_t hash = 0;     // of ids, targets and weights
+  uint64_t hash = 0;     // of ids, targets and weights, before they were cut
   int64_t number = 0;    // among all records read, from 0
   uint32_t bytes = 0;    // of the text
   uint32_t tokens = 0;   // as they are trained: cut to length

@@ -267,7 +267,8 @@ absl::Status ReadTokens(const Value& object, const std::string& where, Record* r
 absl::StatusOr<double> WeightOf(const Value& object, const std::string& where) {
   const Value weight = object.Get("weight");
   if (weight.is_undefined() || weight.is_none()) return 1;
-  if (!weight.is_number() || !(weight.as_double() >= 0) || weight.as_double() > kMostWeight) {
+  if (weight.is_bool() || !weight.is_number() || !(weight.as_double() >= 0) ||
+      weight.as_double() > kMostWeight) {
     return Wrong(where, absl::StrCat("expected \"weight\" to be a number from 0 to ", kMostWeight));
   }
   return weight.as_double();

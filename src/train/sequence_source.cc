@@ -37,6 +37,22 @@ TrainingSequence TrainingSequence::FromLabels(std::vector<int32_t> ids,
   return sequence;
 }
 
+void TrainingSequence::CutTo(int64_t tokens) {
+  if (tokens >= this->tokens()) return;
+  LORICA_CHECK(tokens >= 1, "[sequence] cut to ", tokens, " tokens");
+  const auto size = static_cast<size_t>(tokens);
+  ids.resize(size);
+  targets.resize(size);
+  targets.back() = -1;
+  if (weights.empty()) return;
+  weights.resize(size);
+  weights.back() = 0;
+  for (size_t t = 0; t < size; ++t) {
+    if (targets[t] >= 0 && weights[t] != 1) return;
+  }
+  weights.clear();
+}
+
 int64_t TrainingSequence::trained_tokens() const {
   return std::count_if(targets.begin(), targets.end(), [](int32_t t) { return t >= 0; });
 }

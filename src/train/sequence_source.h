@@ -26,6 +26,9 @@ struct TrainingSequence {
   static TrainingSequence FromLabels(std::vector<int32_t> ids, const std::vector<int32_t>& labels,
                                      const std::vector<float>& label_weights = {});
 
+  // Leaves the first `tokens`, at least 1.
+  void CutTo(int64_t tokens);
+
   int64_t tokens() const { return static_cast<int64_t>(ids.size()); }
   int64_t trained_tokens() const;
   // The sum of the weights of trained targets.

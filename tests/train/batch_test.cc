@@ -65,7 +65,28 @@ TEST(Batch, LossesAreSummedPerSequence) {
   const auto backend = MakeCpuBackend(pool);
   const std::vector<float> values = {1, 2, 3, 4, 5};
   const Tensor losses = Tensor::FromHost<float>(*backend, {5}, values);
-  EXPECT_EQ(LossOfSequences(losses, {{0, 3, 3, 5}}), (std::vector<double>{6, 0, 9}));
+  Batch batch;
+  batch.ids = {1, 2, 3, 4, 5};
+  batch.context.sequences = {{0, 3, 3, 5}};
+  EXPECT_EQ(batch.LossOfSequences(losses), (std::vector<double>{6, 0, 9}));
+  EXPECT_FALSE(batch.WeightsLike(losses).defined());
+  batch.weights = {1, 0, 2, 0.5, 1};
+  EXPECT_EQ(batch.LossOfSequences(losses), (std::vector<double>{7, 0, 7}));
+  EXPECT_EQ(batch.WeightsLike(losses).ToDoubles(), (std::vector<double>{1, 0, 2, 0.5, 1}));
+}
+
+TEST(Batch, WeightsCostNothingWhereAllAreOne) {
+  const TrainingSequence plain = TrainingSequence::FromLabels({1, 2, 3}, {1, 2, 3}, {1, 1, 1});
+  EXPECT_TRUE(plain.weights.empty());
+  EXPECT_EQ(plain.trained_weight(), 2);
+  // That of label t stands with the target of token t - 1; a weight of 0 isn't trained.
+  const TrainingSequence weighted =
+      TrainingSequence::FromLabels({1, 2, 3, 4}, {1, 2, 3, 4}, {9, 0, 0.5, 3});
+  EXPECT_EQ(weighted.targets, (std::vector<int32_t>{-1, 3, 4, -1}));
+  EXPECT_EQ(weighted.weights, (std::vector<float>{0, 0.5, 3, 0}));
+  EXPECT_EQ(weighted.trained_weight(), 3.5);
+  EXPECT_TRUE(Batch::Of({plain}, {}).weights.empty());
+  EXPECT_EQ(Batch::Of({plain, weighted}, {}).weights, (std::vector<float>{1, 1, 1, 0, 0.5, 3, 0}));
 }
 
 TEST(MemoryPlan, GrowsWithWhatItIsMadeOf) {

@@ -24,13 +24,13 @@ constexpr const char* kTexts = "{\"text\": \"abc\"}\n{\"text\": \"abcdefgh\"}\n{
 TEST_F(DatasetTest, TargetsAreShiftedLabels) {
   const auto dataset = Load(R"({"input_ids": [5, 6, 7, 8], "labels": [5, -100, 9, 8]})");
   ASSERT_TRUE(dataset.ok()) << dataset.status();
-  EXPECT_THAT(dataset->sequence(0).ids, ElementsAre(5, 6, 7, 8));
+  EXPECT_THAT(dataset->Read(0).value().ids, ElementsAre(5, 6, 7, 8));
   // labels[0] counts nowhere; position 1 predicts labels[2].
-  EXPECT_EQ(dataset->sequence(0).trained_tokens(), 2);
-  EXPECT_LT(dataset->sequence(0).targets[0], 0);
-  EXPECT_EQ(dataset->sequence(0).targets[1], 9);
-  EXPECT_EQ(dataset->sequence(0).targets[2], 8);
-  EXPECT_LT(dataset->sequence(0).targets[3], 0);
+  EXPECT_EQ(dataset->Read(0).value().trained_tokens(), 2);
+  EXPECT_LT(dataset->Read(0).value().targets[0], 0);
+  EXPECT_EQ(dataset->Read(0).value().targets[1], 9);
+  EXPECT_EQ(dataset->Read(0).value().targets[2], 8);
+  EXPECT_LT(dataset->Read(0).value().targets[3], 0);
 }
 
 TEST_F(DatasetTest, CountsWhatItReads) {
@@ -55,7 +55,7 @@ TEST_F(DatasetTest, OverlongRecords) {
   auto dataset = Load(kTexts, options);
   ASSERT_TRUE(dataset.ok());
   EXPECT_EQ(dataset->statistics().truncated, 1);
-  EXPECT_THAT(dataset->sequence(1).ids, ElementsAre('a', 'b', 'c', 'd'));
+  EXPECT_THAT(dataset->Read(1).value().ids, ElementsAre('a', 'b', 'c', 'd'));
   EXPECT_EQ(dataset->statistics().longest, 4);
 
   options.overlong = Overlong::kDrop;

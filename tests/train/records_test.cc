@@ -91,6 +91,13 @@ TEST_F(RecordsTest, Instruction) {
             R"([{"role": "user", "content": "Hi"}, {"role": "assistant", "content": "yo"}])");
 }
 
+TEST_F(RecordsTest, QuestionAndAnswerAreAnInstruction) {
+  const Record record = Only(R"({"question": "1 + 1?", "answer": "2"})");
+  EXPECT_EQ(record.format, RecordFormat::kInstruction);
+  EXPECT_EQ(Json(record.messages),
+            R"([{"role": "user", "content": "1 + 1?"}, {"role": "assistant", "content": "2"}])");
+}
+
 TEST_F(RecordsTest, TextAndTokens) {
   EXPECT_EQ(Only(R"({"text": "abc"})").text, "abc");
   Record record = Only(R"({"input_ids": [1, 2, 3]})");
@@ -163,7 +170,7 @@ TEST_F(RecordsTest, ErrorsNamePlaceAndReason) {
   expect("x.jsonl", "{\"text\": \"\xFF\"}", "x.jsonl, line 1: invalid JSON at byte");
   expect("x.jsonl", "5", "line 1: expected a JSON object");
   expect("x.jsonl", "{}", "found no keys");
-  expect("x.jsonl", R"({"question": "q", "answer": "a"})", "found \"question\", \"answer\"");
+  expect("x.jsonl", R"({"question": "q", "reply": "a"})", "found \"question\", \"reply\"");
   expect("x.json", R"([{"text": "a"})", "isn't closed behind record 1");
   expect("x.json", R"([{"text": "a"} {"text": "b"}])", "expected ',' or ']' behind record 1");
   expect("x.json", R"([{"text": "a"}] x)", "expected the end of the file");
@@ -199,18 +206,6 @@ TEST_F(RecordsTest, FilesThatCannotBeRead) {
   EXPECT_TRUE(absl::IsNotFound(RecordReader::Open({folder_ + "/absent"}).status()));
   EXPECT_FALSE(RecordReader::Open({folder_}).ok());
   EXPECT_FALSE(RecordReader::Open({}).ok());
-}
-
-TEST_F(RecordsTest, FoldersNameTheirFiles) {
-  EXPECT_TRUE(absl::IsNotFound(FindDataFiles({folder_}).status()));
-  EXPECT_TRUE(absl::IsNotFound(FindDataFiles({folder_ + "/absent"}).status()));
-  const std::string train = Write("d/train.json", "[]");
-  const std::string valid = Write("d/valid.jsonl", "");
-  const std::string other = Write("other.jsonl", "");
-  const auto files = FindDataFiles({folder_ + "/d", other});
-  ASSERT_TRUE(files.ok()) << files.status();
-  EXPECT_THAT(files->train, ElementsAre(train, other));
-  EXPECT_THAT(files->valid, ElementsAre(valid));
 }
 
 }  // namespace

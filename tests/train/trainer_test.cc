@@ -1,7 +1,6 @@
 #include "lorica/train/trainer.h"
 
 #include <algorithm>
-#include <set>
 
 #include "absl/strings/match.h"
 #include "gtest/gtest.h"
@@ -116,21 +115,6 @@ TEST(ParametersOf, AModelGivesEveryParameterARole) {
   EXPECT_EQ(roles.at("model.layers.0.self_attn.q_proj.weight"), ParameterRole::kMatrix);
 }
 
-TEST(EpochOrder, IsAPermutationOfItsOwnForEverySeedAndEpoch) {
-  EXPECT_EQ(EpochOrder(4, false, 1, 5), (std::vector<int64_t>{0, 1, 2, 3}));
-  std::set<std::vector<int64_t>> orders;
-  for (uint64_t seed : {1, 2}) {
-    for (int64_t epoch : {0, 1, 2}) {
-      std::vector<int64_t> order = EpochOrder(20, true, seed, epoch);
-      EXPECT_EQ(order, EpochOrder(20, true, seed, epoch));
-      orders.insert(order);
-      std::sort(order.begin(), order.end());
-      EXPECT_EQ(order, EpochOrder(20, false, seed, epoch));
-    }
-  }
-  EXPECT_EQ(orders.size(), 6u);
-}
-
 TEST(TotalSteps, CountsShortBatchesAndTheLimit) {
   TrainerOptions options;
   options.batch_size = 4;
@@ -141,6 +125,72 @@ TEST(TotalSteps, CountsShortBatchesAndTheLimit) {
   EXPECT_EQ(TotalSteps(9, options), 5);
   options.max_steps = 50;
   EXPECT_EQ(TotalSteps(9, options), 9);
+  options.mixture = {{0, 5, 0.4}, {5, 9, 2}};  // 2 and 8 records an epoch
+  EXPECT_EQ(EpochRecords(9, options), 10);
+  EXPECT_EQ(StepsPerEpoch(9, options), 3);
+  EXPECT_EQ(TotalSteps(9, options), 9);
+}
+
+// Of one step at a rate of 0: the loss and the gradient of every factor.
+std::pair<double, std::vector<std::vector<double>>> LossAndGradient(
+    const std::vector<TrainingSequence>& sequences, int64_t rows = 0) {
+  GoldenModel golden("llama_gqa", DType::kF64);
+  const AdapterSet set = golden.LoadAdapter("llama_gqa/adapter");
+  const MemorySource source(sequences);
+  TrainerOptions options;
+  options.optimizer.adamw = {.lr = 1, .beta1 = 0, .beta2 = 0, .eps = 1e6};
+  options.max_grad_norm = 0;
+  options.shuffle = false;
+  options.batch = {.packing = false, .rows = rows};
+  const ParameterGroup group = ParametersOf(set);
+  std::vector<std::vector<double>> before, change;
+  for (const NamedParameter& parameter : group) before.push_back(parameter.master.ToDoubles());
+  Trainer trainer(*golden.model, group, source, options);
+  const absl::StatusOr<StepMetrics> metrics = trainer.Step();
+  EXPECT_TRUE(metrics.ok()) << metrics.status();
+  // With such an eps a step of AdamW is the gradient over eps.
+  for (size_t i = 0; i < before.size(); ++i) {
+    change.push_back(group[i].master.ToDoubles());
+    for (size_t j = 0; j < before[i].size(); ++j) change[i][j] -= before[i][j];
+  }
+  return {metrics->loss, std::move(change)};
+}
+
+TEST(Trainer, WeightsMultiplyLossesAndTheirSumDivides) {
+  const std::vector<int32_t> a = {3, 9, 4, 7}, b = {5, 8, 2};
+  GoldenModel golden("llama_gqa", DType::kF64);
+  const AdapterSet set = golden.LoadAdapter("llama_gqa/adapter");
+  const Batch batch =
+      Batch::Of({TrainingSequence::FromLabels(a, a), TrainingSequence::FromLabels(b, b)}, {});
+  const std::vector<double> losses =
+      golden.model->Loss(batch.ids, batch.targets, batch.context).ToDoubles();
+  // By hand: tokens 1 to 3 of a count 0.5, 0 and 3, token 1 of b counts 1 and token 2 isn't
+  // trained.
+  const std::vector<TrainingSequence> weighted = {
+      TrainingSequence::FromLabels(a, a, {1, 0.5, 0, 3}),
+      TrainingSequence::FromLabels(b, {5, 8, -100})};
+  const double expected = (0.5 * losses[0] + 3 * losses[2] + losses[4]) / 4.5;
+  const auto [loss, gradient] = LossAndGradient(weighted);
+  EXPECT_NEAR(loss, expected, 1e-14);
+  const MemorySource source(weighted);
+  EXPECT_NEAR(Evaluate(*golden.model, source, {})->loss(), expected, 1e-14);
+
+  // A weight of 2 is the same as coming twice.
+  const TrainingSequence once = TrainingSequence::FromLabels(a, a);
+  const TrainingSequence twice = TrainingSequence::FromLabels(a, a, {2, 2, 2, 2});
+  const TrainingSequence other = TrainingSequence::FromLabels(b, b);
+  const auto by_weight = LossAndGradient({twice, other});
+  const auto by_number = LossAndGradient({once, once, other});
+  EXPECT_NEAR(by_weight.first, by_number.first, 1e-14);
+  double largest = 0;
+  for (size_t i = 0; i < by_weight.second.size(); ++i) {
+    EXPECT_TRUE(testing::Near(by_weight.second[i], by_number.second[i], 1e-7)) << i;
+    for (const double value : by_weight.second[i]) largest = std::max(largest, std::abs(value));
+  }
+  EXPECT_GT(largest, 0);
+  EXPECT_NE(LossAndGradient({once, other}).second, by_weight.second);
+  // However the work is cut.
+  EXPECT_EQ(LossAndGradient({twice, other}, 1), by_weight);
 }
 
 TEST(Trainer, CountsTokensEpochsAndPosition) {
