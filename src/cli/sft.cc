@@ -1,6 +1,7 @@
 // lorica sft, lorica plan.
 #include "lorica/train/sft.h"
 
+#include <chrono>
 #include <nlohmann/json.hpp>
 
 #include "absl/strings/str_cat.h"
@@ -31,6 +32,16 @@ std::string ReadingLine(int64_t bytes, int64_t total_bytes, int64_t records) {
     absl::StrAppendFormat(&line, " of %s (%d%%)", Size(total_bytes), 100 * bytes / total_bytes);
   }
   return absl::StrCat(line, ", ", Grouped(records), " records");
+}
+
+// Shows how far reading has come, once it turns out to take its time.
+auto ShowReading(Progress& progress) {
+  constexpr std::chrono::seconds kPatience(1);
+  return [&progress, begin = std::chrono::steady_clock::now()](int64_t bytes, int64_t total_bytes,
+                                                               int64_t records) {
+    if (std::chrono::steady_clock::now() - begin < kPatience) return;
+    progress.Update(ReadingLine(bytes, total_bytes, records));
+  };
 }
 
 std::string EvaluationLine(const EvalMetrics& evaluation) {
@@ -93,9 +104,7 @@ class SftCommand final : public Command {
     CatchInterrupts();
     Progress progress(output_.quiet);
     SftCallbacks callbacks;
-    callbacks.on_reading = [&](int64_t bytes, int64_t total_bytes, int64_t records) {
-      progress.Update(ReadingLine(bytes, total_bytes, records));
-    };
+    callbacks.on_reading = ShowReading(progress);
     callbacks.on_plan = [&](const SftPlan& plan) {
       progress.Finish();
       for (const absl::string_view line :
@@ -151,9 +160,7 @@ class PlanCommand final : public Command {
     CatchInterrupts();
     Progress progress(output_.quiet);
     SftCallbacks callbacks;
-    callbacks.on_reading = [&](int64_t bytes, int64_t total_bytes, int64_t records) {
-      progress.Update(ReadingLine(bytes, total_bytes, records));
-    };
+    callbacks.on_reading = ShowReading(progress);
     callbacks.cancelled = Interrupted;
     const absl::StatusOr<SftPlan> planned = PlanSft(options_, callbacks);
     progress.Finish();

@@ -37,11 +37,20 @@ absl::Status CheckVocabulary(const std::string& where, const TokenizedRecord& to
 }
 
 // What each label counts: its own weight times that of the record.
-std::vector<float> LabelWeights(TokenizedRecord& tokenized, double record_weight) {
+absl::StatusOr<std::vector<float>> LabelWeights(const std::string& where,
+                                                TokenizedRecord& tokenized, double record_weight) {
   std::vector<float> weights = std::move(tokenized.weights);
-  if (record_weight == 1) return weights;
-  if (weights.empty()) weights.assign(tokenized.ids.size(), 1);
-  for (float& weight : weights) weight = static_cast<float>(weight * record_weight);
+  if (record_weight != 1) {
+    if (weights.empty()) weights.assign(tokenized.ids.size(), 1);
+    for (float& weight : weights) weight = static_cast<float>(weight * record_weight);
+  }
+  for (const float weight : weights) {
+    // Far beyond what makes sense, and far from where sums lose their range.
+    if (!(weight <= 1e9F)) {
+      return absl::InvalidArgumentError(
+          absl::StrCat(where, ": expected weights of at most 1e9, found ", weight));
+    }
+  }
   return weights;
 }
 
@@ -50,15 +59,14 @@ std::vector<float> LabelWeights(TokenizedRecord& tokenized, double record_weight
 absl::StatusOr<EncodedRecord> RecordEncoder::Encode(const RawRecord& raw,
                                                     std::optional<RecordFormat> format) const {
   LORICA_ASSIGN_OR_RETURN(const Record record, ParseRecord(raw, format));
-  LORICA_ASSIGN_OR_RETURN(TokenizedRecord only, tokenizer_.Tokenize(record));
-  std::vector<TokenizedRecord> tokenized;
-  tokenized.push_back(std::move(only));
+  LORICA_ASSIGN_OR_RETURN(std::vector<TokenizedRecord> tokenized, tokenizer_.Tokenize(record));
   EncodedRecord encoded;
   encoded.format = record.format;
   for (TokenizedRecord& example : tokenized) {
     LORICA_RETURN_IF_ERROR(CheckVocabulary(raw.where, example, options_.vocab_size));
     EncodedExample& result = encoded.examples.emplace_back();
-    const std::vector<float> weights = LabelWeights(example, record.weight);
+    LORICA_ASSIGN_OR_RETURN(const std::vector<float> weights,
+                            LabelWeights(raw.where, example, record.weight));
     TrainingSequence sequence =
         TrainingSequence::FromLabels(std::move(example.ids), example.labels, weights);
     result.length = sequence.tokens();

@@ -1,5 +1,5 @@
-// Bytes as a data file: read its records, as JSONL and as JSON, and find what is trained in
-// conversations.
+// Bytes as a data file, which may be compressed: read its records, as JSONL and as JSON, and find
+// what is trained in conversations.
 #include <cstddef>
 #include <cstdint>
 #include <string>
@@ -22,6 +22,7 @@ lorica::ChatTemplate ChatMl() {
 void Check(const lorica::Record& record) {
   static const lorica::ChatTemplate chat_template = ChatMl();
   if (record.ids.size() != record.labels.size()) __builtin_trap();
+  if (!(record.weight >= 0 && record.weight <= 1e9)) __builtin_trap();
   if (!record.has_messages) return;
   const auto rendered =
       lorica::RenderConversation(chat_template, record.messages, record.tools,
@@ -43,9 +44,13 @@ void Check(const lorica::Record& record) {
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   const std::string text(reinterpret_cast<const char*>(data), size);
   for (const char* name : {"fuzz.jsonl", "fuzz.json"}) {
-    lorica::RecordReader reader = lorica::RecordReader::OverText(text, name);
+    auto reader = lorica::RecordReader::OverText(text, name);
+    if (!reader.ok()) {
+      if (reader.status().message().empty()) __builtin_trap();
+      continue;
+    }
     while (true) {
-      const auto record = reader.Next();
+      const auto record = reader->Next();
       if (!record.ok()) {
         if (record.status().message().empty()) __builtin_trap();
         break;

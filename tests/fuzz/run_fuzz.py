@@ -5,7 +5,9 @@ usage: run_fuzz.py FORMAT PROGRAM. An input that crashes, leaks, hangs or takes 
 folder as FORMAT-crash-..., and the status is not 0.
 """
 
+import gzip
 import json
+import lzma
 import os
 import struct
 import subprocess
@@ -93,12 +95,18 @@ JINJA = [
     "{{ messages | map(attribute='role') | join(', ') }}{# comment #}{{ 7 // 2 ** 3 % 5 }}{{ 'a.b'.split('.')[-1] }}",
 ]
 
+def zstd(content):
+    """One frame with its size (below 256) and one block as it is."""
+    return b'\x28\xb5\x2f\xfd\x20' + bytes([len(content)]) + struct.pack('<I', len(content) << 3 | 1)[:3] + content
+
+
 RECORDS = [
     {'messages': [{'role': 'user', 'content': 'a'}, {'role': 'assistant', 'content': 'b\u00e9\U0001f600'}]},
     {'conversations': [{'from': 'human', 'value': 'a'}, {'from': 'gpt', 'value': 'b'}], 'system': 'c'},
     {'prompt': 'a', 'completion': 'b'},
     {'instruction': 'a', 'input': 'b', 'output': 'c', 'history': [['d', 'e']]},
-    {'text': 'a b c'},
+    {'text': 'a b c', 'weight': 0.5},
+    {'question': 'a', 'answer': 'b'},
     {'input_ids': [1, 2, 3], 'labels': [-100, 2, 3], 'attention_mask': [1, 1, 1]},
 ]
 
@@ -111,7 +119,9 @@ SEEDS = {
     'tokenizer': tokenizer_seeds,
     'jinja': lambda: [text.encode() for text in JINJA],
     'jsonl': lambda: ([(json.dumps(one) + '\n').encode() * 2 for one in RECORDS] +
-                      [b'\xef\xbb\xbf' + json.dumps(RECORDS[:1]).encode()]),
+                      [b'\xef\xbb\xbf' + json.dumps(RECORDS[:1]).encode()] +
+                      [compress((json.dumps(RECORDS[2]) + '\n').encode() * 2)
+                       for compress in (lambda text: gzip.compress(text, mtime=0), lzma.compress, zstd)]),
 }
 
 
