@@ -1,7 +1,6 @@
 // Lengths of records as an SVG of bars, in the classes of the page's style sheet (report.cc).
 #include <algorithm>
 
-#include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "lorica/train/html_text.h"
 #include "lorica/train/report.h"
@@ -30,16 +29,15 @@ std::string FormatBars(const std::string& title, const std::vector<LengthBar>& b
         (kHeight - kTop - kBottom) * static_cast<double>(bar.records) / static_cast<double>(most);
     const double left = kLeft + step * static_cast<double>(i);
     const double top = kHeight - kBottom - height;
-    const std::string range =
-        bar.from == bar.to ? absl::StrCat(bar.from) : absl::StrCat(bar.from, "–", bar.to);
+    // Under each bar the length that it begins with: there is no room for both of its ends.
     absl::StrAppendFormat(
         &svg,
         "<rect class=\"bar\" x=\"%.1f\" y=\"%.1f\" width=\"%.1f\" height=\"%.1f\">"
-        "<title>%d records of %s tokens</title></rect>\n"
+        "<title>%d records of %d to %d tokens</title></rect>\n"
         "<text class=\"tick\" x=\"%.1f\" y=\"%.1f\" text-anchor=\"middle\">%d</text>\n"
-        "<text class=\"tick\" x=\"%.1f\" y=\"%g\" text-anchor=\"middle\">%s</text>\n",
-        left + kGap / 2, top, step - kGap, height, bar.records, range, left + step / 2, top - 4,
-        bar.records, left + step / 2, kHeight - 9, range);
+        "<text class=\"tick\" x=\"%.1f\" y=\"%g\">%d</text>\n",
+        left + kGap / 2, top, step - kGap, height, bar.records, bar.from, bar.to, left + step / 2,
+        top - 4, bar.records, left + kGap / 2, kHeight - 9, bar.from);
   }
   return svg + "</svg>\n";
 }

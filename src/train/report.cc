@@ -188,7 +188,7 @@ void Trained(std::string& html, const SftPlan& plan) {
       absl::StrCat(plan.dtype, " on ", plan.threads, " threads, ", plan.instruction_set));
   html += "</table>\n";
   if (plan.data.has_value()) {
-    html += FormatBars("Records by length (tokens, before cutting)", plan.data->lengths);
+    html += FormatBars("Records by length (in tokens, before any was cut)", plan.data->lengths);
   }
   if (plan.modules.empty()) return;
   absl::StrAppend(&html, "<details><summary>All ", plan.modules.size(),

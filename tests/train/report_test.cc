@@ -17,7 +17,14 @@ ReportData Data() {
   data.plan.modules = {{"model.layers.0.self_attn.q_proj", {60, 30}, 4, 8}};
   data.plan.by_name = {{"q_proj", 1}};
   data.plan.first_records = {{{"<|user|> hi", false}, {"bye </pre><script>", true}}};
-  data.plan.data = DataSummary{.format = "messages", .records = 12};
+  data.plan.data = DataSummary{.format = "messages",
+                               .records = 12,
+                               .duplicates = 3,
+                               .lengths = {{10, 19, 7}, {20, 29, 5}},
+                               .median_length = 17,
+                               .p95_length = 26,
+                               .max_length = 29,
+                               .files = {{"a<b>.jsonl", 12, 0.5, 6}}};
   for (int64_t step = 1; step <= 5000; ++step) {
     data.metrics.steps.push_back({.step = step,
                                   .loss = 2.0 / static_cast<double>(step) + 0.5,
@@ -39,7 +46,9 @@ TEST(Report, HasCurvesTablesAndSamplesAndNothingFromElsewhere) {
   EXPECT_THAT(html, HasSubstr("<!DOCTYPE html>"));
   for (const char* part :
        {"Loss (nats per trained token)", "Learning rate", "Gradient norm", "Tokens per second",
-        "Peak memory", "held-out", "q_proj", "60 × 30", "12 records", "Answers before and after",
+        "Peak memory", "held-out", "q_proj", "Records by length", "7 records of 10 to 19 tokens",
+        "median 17, 95% have at most 26, longest 29", "3, trained all the same", "a&lt;b&gt;.jsonl",
+        "12 records × 0.5: 6 an epoch", "60 × 30", "12 records", "Answers before and after",
         "prefers-color-scheme: dark"}) {
     EXPECT_THAT(html, HasSubstr(part));
   }

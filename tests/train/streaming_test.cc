@@ -208,6 +208,56 @@ TEST_F(StreamingTest, WeightsOfRecordsReachTheirTokens) {
   }
 }
 
+TEST_F(StreamingTest, WeightsOfMessagesAndOfTheirRecordMultiply) {
+  const auto dataset = LoadText(
+      "a.jsonl",
+      R"({"weight": 3, "messages": [{"role": "user", "content": "q"}, )"
+      R"({"role": "assistant", "content": "a", "weight": 0.5}, {"role": "user", "content": "r"}, )"
+      R"({"role": "assistant", "content": "b", "train": false}, {"role": "user", "content": "s"}, )"
+      R"({"role": "assistant", "content": "c"}]})");
+  ASSERT_TRUE(dataset.ok()) << dataset.status();
+  const auto sequence = dataset->Read(0);
+  ASSERT_TRUE(sequence.ok());
+  // Each turn is its letter, <|im_end|> and a newline.
+  EXPECT_EQ(sequence->trained_tokens(), 6);
+  EXPECT_EQ(sequence->trained_weight(), 3 * 1.5 + 3 * 3);
+  for (size_t t = 0; t + 1 < sequence->ids.size(); ++t) {
+    if (sequence->ids[t + 1] == 'a' && sequence->targets[t] >= 0) {
+      EXPECT_EQ(sequence->weights[t], 1.5f);
+    }
+    if (sequence->ids[t + 1] == 'b') EXPECT_LT(sequence->targets[t], 0);
+  }
+}
+
+TEST_F(StreamingTest, ExamplesOfOneRecordAreReadOneByOne) {
+  // Earlier answers lose their first letter, so each turn is an example of its own.
+  chat_template_ = TemplateOf(
+      "{% for m in messages %}{{ m.role[0] }}:{{ m.content if loop.last or m.role != 'assistant' "
+      "else m.content[1:] }};{% endfor %}{% if add_generation_prompt %}a:{% endif %}");
+  std::string lines;
+  for (int i = 0; i < 5; ++i) {
+    absl::StrAppend(&lines, R"({"messages": [{"role": "user", "content": "q)", i,
+                    R"("}, {"role": "assistant", "content": "xa"}, {"role": "user", )",
+                    R"("content": "r"}, {"role": "assistant", "content": "yb"}]})", "\n");
+  }
+  options_.memory_bytes = 1 << 20;
+  const auto memory = LoadText("a.jsonl", lines);
+  ASSERT_TRUE(memory.ok()) << memory.status();
+  for (const int64_t bytes : {0, 500}) {
+    options_.memory_bytes = bytes;
+    for (const std::string& text : {lines, Zstd(lines)}) {
+      const auto streamed = LoadText("b.jsonl", text);
+      ASSERT_TRUE(streamed.ok()) << streamed.status();
+      EXPECT_EQ(streamed->statistics().records, 5);
+      EXPECT_EQ(streamed->statistics().split_records, 5);
+      EXPECT_EQ(streamed->statistics().split_examples, 10);
+      EXPECT_EQ(streamed->example_index(3), std::optional<int64_t>(1));
+      EXPECT_EQ(streamed->record_index(3), 1);
+      ExpectEqual(*memory, *streamed);
+    }
+  }
+}
+
 TEST_F(StreamingTest, TheFirstErrorInTheFilesCounts) {
   ThreadPool pool(3);
   options_.pool = &pool;
