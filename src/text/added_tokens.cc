@@ -87,9 +87,9 @@ void AddedTokens::Cut(absl::string_view text, bool normalized, bool parse_specia
       ByteRange range = {match.begin, match.end};
       if (token.special && !parse_special) continue;
       if (token.single_word && !StandsAlone(text, range)) continue;
-      if (range.begin < end) continue;  // white space that the last one has taken
       if (token.lstrip) range.begin = std::max(SpaceBefore(text, range.begin), end);
       if (token.rstrip) range.end = SpaceBehind(text, range.end);
+      if (range.begin == range.end) continue;  // white space that the last one has taken
       if (end < range.begin) parts->push_back({nullptr, {end, range.begin}});
       parts->push_back({&token, range});
       end = range.end;

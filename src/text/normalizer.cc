@@ -7,6 +7,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "lorica/tensor/status.h"
+#include "lorica/text/accents.h"
 #include "lorica/text/byte_alphabet.h"
 #include "lorica/text/utf8.h"
 
@@ -171,11 +172,11 @@ std::unique_ptr<Normalizer> MakeStrip(bool left, bool right) {
 }
 
 std::unique_ptr<Normalizer> MakeStripAccents() {
-  return MakeCharacterNormalizer([](uint32_t c, std::string*) { return IsMark(c); });
+  return MakeCharacterNormalizer([](uint32_t c, std::string*) { return IsStrippedAccent(c); });
 }
 
 std::unique_ptr<Normalizer> MakeStripNonspacing() {
-  return MakeCharacterNormalizer([](uint32_t c, std::string*) { return IsNonspacingMark(c); });
+  return MakeCharacterNormalizer([](uint32_t c, std::string*) { return IsStrippedByBert(c); });
 }
 
 std::unique_ptr<Normalizer> MakeCleanText() {

@@ -112,10 +112,18 @@ absl::StatusOr<RenderedConversation> RenderTurn(const Prefixes& prefixes, const 
   LORICA_ASSIGN_OR_RETURN(const std::string before, prefixes.Render(turn.message, true));
   LORICA_ASSIGN_OR_RETURN(conversation.text, prefixes.Render(turn.message + 1, false));
   if (!absl::StartsWith(conversation.text, before)) {
+    size_t common = 0;
+    while (common < conversation.text.size() && before[common] == conversation.text[common]) {
+      ++common;
+    }
+    constexpr size_t kShown = 40;
     return absl::FailedPreconditionError(absl::StrCat(
-        "the chat template renders message ", turn.message + 1,
-        " in a way that doesn't begin with its own prompt for an answer, so what to train can't be "
-        "told; give a template with {% generation %} blocks"));
+        "the chat template's prompt for an answer goes on with ",
+        Quoted(absl::string_view(before).substr(common, kShown)), " where message ",
+        turn.message + 1, " has ",
+        Quoted(absl::string_view(conversation.text).substr(common, kShown)),
+        ", so what to train can't be told; give messages with what the prompt opens (reasoning, "
+        "often), or a template with {% generation %} blocks"));
   }
   conversation.trained.push_back({before.size(), conversation.text.size(), turn.weight});
   return conversation;

@@ -85,6 +85,39 @@ def tokenizer_seeds():
     return [json.dumps(one).encode() for one in (base, pairs)]
 
 
+def proto(*fields):
+    """A protocol buffer of (field number, value): whole numbers, floats, bytes."""
+    def varint(n):
+        out = b''
+        while n > 127:
+            out, n = out + bytes([n & 127 | 128]), n >> 7
+        return out + bytes([n])
+    out = b''
+    for number, value in fields:
+        if isinstance(value, bytes):
+            out += varint(number << 3 | 2) + varint(len(value)) + value
+        elif isinstance(value, float):
+            out += varint(number << 3 | 5) + struct.pack('<f', value)
+        else:
+            out += varint(number << 3) + varint(value)
+    return out
+
+
+def sentencepiece_seeds():
+    unknown, control, byte = 2, 3, 6
+
+    def model(kind, pieces, **normalizer):
+        fields = [(1, proto((1, text.encode()), (2, score), (3, type_))) for text, score, type_ in pieces]
+        fields.append((2, proto((3, kind), (35, int(any(type_ == byte for _, _, type_ in pieces))))))
+        fields.append((3, proto((3, normalizer.get('prefix', 1)), (4, 0), (5, 1))))
+        return proto(*fields)
+
+    ends = [('<unk>', 0.0, unknown), ('<s>', 0.0, control), ('</s>', 0.0, control)]
+    words = [('▁', -3.0, 1), ('a', -2.5, 1), ('b', -2.6, 1), ('ab', -1.0, 1), ('▁ab', -0.5, 1)]
+    all_bytes = [(f'<0x{number:02X}>', 0.0, byte) for number in range(256)]
+    return [model(1, ends + words), model(2, ends + words), model(2, ends + all_bytes + words, prefix=0)]
+
+
 JINJA = [
     "{% for message in messages %}{{'<|im_start|>' + message['role'] + '\\n' + message['content'] + '<|im_end|>\\n'}}"
     "{% endfor %}{% if add_generation_prompt %}{{ '<|im_start|>assistant\\n' }}{% endif %}",
@@ -99,6 +132,15 @@ def zstd(content):
     """One frame with its size (below 256) and one block as it is."""
     return b'\x28\xb5\x2f\xfd\x20' + bytes([len(content)]) + struct.pack('<I', len(content) << 3 | 1)[:3] + content
 
+
+CHAT_TEMPLATES = JINJA[:1] + [
+    "{% for m in messages %}{{ m.role }}:{% if m.role == 'assistant' %}{% generation %}{{ m.content }}</s>"
+    "{% endgeneration %}{% else %}{{ m.content }}{% endif %}{% endfor %}",
+    "{% macro turn(m) %}{% generation %}{{ m.content }};{% endgeneration %}{% endmacro %}{% for m in messages %}"
+    "{{ turn(m) if m.role == 'assistant' else m.content }}{% endfor %}{% if add_generation_prompt %}a:{% endif %}",
+    "{% for m in messages %}{{ m.role[0] }}:{{ m.content if loop.last else m.content.split('</think>')[-1] }};"
+    "{% endfor %}{% if add_generation_prompt %}a:{% endif %}",
+]
 
 RECORDS = [
     {'messages': [{'role': 'user', 'content': 'a'}, {'role': 'assistant', 'content': 'b\u00e9\U0001f600'}]},
@@ -117,7 +159,9 @@ SEEDS = {
         safetensors({})],
     'gguf': gguf_seeds,
     'tokenizer': tokenizer_seeds,
+    'sentencepiece': sentencepiece_seeds,
     'jinja': lambda: [text.encode() for text in JINJA],
+    'chat_template': lambda: [text.encode() for text in CHAT_TEMPLATES],
     'jsonl': lambda: ([(json.dumps(one) + '\n').encode() * 2 for one in RECORDS] +
                       [b'\xef\xbb\xbf' + json.dumps(RECORDS[:1]).encode()] +
                       [compress((json.dumps(RECORDS[2]) + '\n').encode() * 2)

@@ -3,11 +3,13 @@
 
 Needs `tokenizers` and `sentencepiece` (0.23.3 and 0.2.3 made the committed files). Texts are
 seeded; trainers break ties by hash order, so that a second run may give other, equally good vocabularies.
+Usage: make_tokenizers.py [NAME...]: those of TOKENIZERS that are named, else everything.
 """
 
 import json
 import pathlib
 import random
+import sys
 
 from tokenizers import AddedToken, Regex, Tokenizer
 from tokenizers import decoders, models, normalizers, pre_tokenizers, processors, trainers
@@ -66,7 +68,7 @@ def texts(seed):
         lambda: r.choice(WORDS) + " ",
         lambda: chr(r.randrange(0x20, 0x7F)),
         lambda: chr(r.randrange(0xA0, 0x600)),
-        # But for two characters that were marks in Unicode 9, which StripAccents has there and we don't.
+        # But for two characters that were marks in Unicode 9 and are letters since.
         lambda: chr(r.randrange(0x900, 0xD7FF)).translate({0x1CF2: "x", 0x1CF3: "x"}),
         lambda: chr(r.randrange(0xE000, 0x30000)),
         lambda: r.choice([" ", "  ", "\n", "\t", "\r\n", "\u3000", "\u0301", "\u0323", "\u200d", "'"]),
@@ -286,7 +288,32 @@ def words():
     return t
 
 
+def bert():
+    """BERT's normalizer and pre-tokenizer, and added tokens that are looked for in normalized text."""
+    t = Tokenizer(models.BPE(unk_token="[UNK]"))
+    t.normalizer = normalizers.BertNormalizer(clean_text=True, handle_chinese_chars=True, strip_accents=None, lowercase=True)
+    t.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
+    trainer = trainers.BpeTrainer(vocab_size=260, special_tokens=["[UNK]"], limit_alphabet=70, show_progress=False)
+    t.train_from_iterator(corpus(5, 400), trainer)
+    t.decoder = decoders.Fuse()
+    t.add_tokens([AddedToken("<Tool>"), AddedToken("Word", single_word=True), AddedToken("[MASK]", special=True, normalized=False)])
+    return t
+
+
+def prepended():
+    """Added tokens that a normalizer with a prefix gives another form, and ones that take white space on both sides."""
+    t = train_bpe_with_bytes(None, normalizers.Sequence([normalizers.Prepend("▁"), normalizers.Replace(" ", "▁")]), 400)
+    t.decoder = decoders.Sequence([decoders.Replace("▁", " "), decoders.ByteFallback(), decoders.Fuse(), decoders.Strip(" ", 1, 0)])
+    t.add_tokens([
+        AddedToken("<tool>"), AddedToken("word", normalized=False, rstrip=True), AddedToken("  ", normalized=False, lstrip=True, rstrip=True),
+        AddedToken("\n\n", normalized=False, rstrip=True), AddedToken("[MASK]", special=True, normalized=False, lstrip=True, rstrip=True),
+    ])
+    return t
+
+
 TOKENIZERS = {
+    "bert": bert,
+    "prepended": prepended,
     "gpt2": gpt2,
     "smollm": smollm,
     "llama3": llama3,
@@ -366,9 +393,13 @@ def make_sentencepiece(inputs):
 def main():
     OUT.mkdir(exist_ok=True)
     inputs = texts(7)
-    make_sentencepiece(inputs)
+    names = sys.argv[1:]
+    if not names:
+        make_sentencepiece(inputs)
     (OUT / "texts.json").write_text(json.dumps(inputs, ensure_ascii=True, indent=0) + "\n")
     for name, make in TOKENIZERS.items():
+        if names and name not in names:
+            continue
         tokenizer = Tokenizer.from_str(make().to_str())
         (OUT / f"{name}.tokenizer.json").write_text(
             json.dumps(json.loads(tokenizer.to_str()), ensure_ascii=False, separators=(",", ":")) + "\n"

@@ -1,6 +1,10 @@
 #include "lorica/text/gguf_tokenizer.h"
 
+#include <set>
+
+#include "absl/strings/str_split.h"
 #include "gmock/gmock.h"
+#include "lorica/text/gguf_pretokenizers.h"
 #include "text/tokenizer_fixtures.h"
 
 namespace lorica {
@@ -57,6 +61,35 @@ INSTANTIATE_TEST_SUITE_P(All, GgufPreTokenizerTest,
                                          std::pair("deepseek-v3", "deepseek"),
                                          std::pair("gpt-4o", "o200k")),
                          [](const auto& row) { return std::string(row.param.second); });
+
+TEST(GgufTokenizerTest, EveryPreTokenizerCutsAsTheTokenizerItStandsFor) {
+  const nlohmann::json golden = ReadJson(LORICA_SOURCE_ROOT "/tests/golden/pretokenizers.json");
+  for (const auto& [pre, rows] : golden["ids"].items()) {
+    GgufTokenizer metadata = MetadataOf("gpt2");
+    // Without the added tokens.
+    for (int32_t& type : metadata.token_types) type = kGgufTokenNormal;
+    metadata.pre = pre;
+    const auto tokenizer = TokenizerFromGguf(std::move(metadata), "t.gguf");
+    ASSERT_OK(tokenizer);
+    for (size_t i = 0; i < rows.size(); ++i) {
+      const auto text = golden["texts"][i].get<std::string>();
+      EXPECT_EQ(*tokenizer->Encode(text, {.add_special_tokens = false}),
+                rows[i].get<std::vector<int32_t>>())
+          << pre << ": " << text;
+    }
+  }
+}
+
+TEST(GgufTokenizerTest, EveryKnownNameBuilds) {
+  const std::vector<std::string> names = absl::StrSplit(GgufPreTokenizerNames(), ", ");
+  EXPECT_GE(names.size(), 50u);
+  EXPECT_EQ(std::set<std::string>(names.begin(), names.end()).size(), names.size());
+  for (const std::string& name : names) {
+    GgufTokenizer metadata = MetadataOf("smollm");
+    metadata.pre = name;
+    EXPECT_TRUE(TokenizerFromGguf(std::move(metadata), "t.gguf").ok()) << name;
+  }
+}
 
 TEST(GgufTokenizerTest, EndsAndSpecialTokensComeFromTheMetadata) {
   GgufTokenizer metadata = MetadataOf("smollm");
