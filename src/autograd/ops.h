@@ -120,6 +120,8 @@ struct AttentionOptions {
   bool causal = true;
   int64_t window = 0;  // 0: unlimited
   double softcap = 0;  // AttentionArgs; 0: none
+  // [H] or undefined: a logit per query head that takes its share of softmax and has no value.
+  Weight sinks;
 };
 // Softmax attention per span. q [T, H, D], k [S, G, D], v [S, G, Dv]; y [T, H, Dv]. The backward
 // pass needs spans that cover every row of k and v once.

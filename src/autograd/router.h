@@ -38,6 +38,8 @@ struct RouterOptions {
   bool bias_in_weights = false;  // weights from the biased scores
   bool normalize = false;
   double scale = 1;
+
+  bool operator==(const RouterOptions&) const = default;
 };
 
 struct Routing {

@@ -36,9 +36,9 @@ std::string ReadingLine(int64_t bytes, int64_t total_bytes, int64_t records) {
 
 // Shows how far reading has come, once it turns out to take its time.
 auto ShowReading(Progress& progress) {
-  constexpr std::chrono::seconds kPatience(1);
   return [&progress, begin = std::chrono::steady_clock::now()](int64_t bytes, int64_t total_bytes,
                                                                int64_t records) {
+    constexpr std::chrono::seconds kPatience(1);
     if (std::chrono::steady_clock::now() - begin < kPatience) return;
     progress.Update(ReadingLine(bytes, total_bytes, records));
   };

@@ -10,6 +10,14 @@ namespace {
 
 constexpr absl::string_view kInputNames[] = {"q_proj", "k_proj", "v_proj"};
 
+// min(max(x, -limit), limit); its gradient is 1 where x is kept.
+Tensor Clipped(const Tensor& x, double limit) {
+  if (limit == 0) return x;
+  const Tensor bound = Tensor::Full(x.backend(), {1}, x.dtype(), limit);
+  const Tensor from_below = Maximum(x, Tensor::Full(x.backend(), {1}, x.dtype(), -limit));
+  return Neg(Maximum(Neg(from_below), Neg(bound)));
+}
+
 }  // namespace
 
 Attention::Attention(const AttentionConfig& config, std::shared_ptr<Rotary> rotary, DType compute)
@@ -27,6 +35,7 @@ Attention::Attention(const AttentionConfig& config, std::shared_ptr<Rotary> rota
   } else {
     for (int64_t out : {q, kv, kv}) input(out);
   }
+  if (config.sinks) sinks_ = Parameter::Declare({config.heads}, compute);
   if (config.qk_norm == QkNorm::kNone) return;
   const bool by_head = config.qk_norm == QkNorm::kHead;
   const auto norm = [&](int64_t channels) {
@@ -58,8 +67,10 @@ Attention::Heads Attention::Project(const Tensor& x, const ForwardContext& conte
     k = inputs_[1].Forward(x, context);
     v = inputs_[2].Forward(x, context);
   }
-  return {Normed(q, q_norm_, config_.heads, context), Normed(k, k_norm_, config_.kv_heads, context),
-          Reshape(v, {context.tokens(), config_.kv_heads, config_.head_dim})};
+  return {
+      Clipped(Normed(q, q_norm_, config_.heads, context), config_.clip),
+      Clipped(Normed(k, k_norm_, config_.kv_heads, context), config_.clip),
+      Clipped(Reshape(v, {context.tokens(), config_.kv_heads, config_.head_dim}), config_.clip)};
 }
 
 Tensor Attention::Forward(const Tensor& x, const ForwardContext& context) {
@@ -76,6 +87,7 @@ Tensor Attention::Forward(const Tensor& x, const ForwardContext& context) {
   options.scale = config_.scale;
   options.window = config_.window;
   options.softcap = config_.softcap;
+  if (config_.sinks) options.sinks = sinks_.weight();
   if (context.cache == nullptr) {
     options.spans = SpansOf(context.sequences);
   } else {
@@ -95,6 +107,7 @@ void Attention::Visit(ModuleVisitor& visitor) {
     for (size_t i = 0; i < inputs_.size(); ++i) visitor.OnChild(kInputNames[i], inputs_[i]);
   }
   visitor.OnChild("o_proj", o_);
+  if (sinks_.defined()) visitor.OnParameter("sinks", sinks_);
   if (q_norm_.has_value()) visitor.OnChild("q_norm", *q_norm_);
   if (k_norm_.has_value()) visitor.OnChild("k_norm", *k_norm_);
 }

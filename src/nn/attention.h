@@ -26,6 +26,8 @@ struct AttentionConfig {
   double scale = 0;    // of q kᵀ
   double softcap = 0;  // AttentionOptions
   int64_t window = 0;  // a token sees that many, itself included; 0: all before it
+  double clip = 0;     // q, k and v, normed but not rotated, stay within +-clip; 0: free
+  bool sinks = false;  // a parameter "sinks" [H]: AttentionOptions
   QkNorm qk_norm = QkNorm::kNone;
   double norm_eps = 1e-6;
   bool norm_offset = false;
@@ -39,7 +41,7 @@ class Attention : public Sublayer {
   // No token sees another sequence.
   Tensor Forward(const Tensor& x, const ForwardContext& context) override;
 
-  // q_proj, k_proj and v_proj, or qkv_proj; o_proj; q_norm and k_norm where there are such.
+  // q_proj, k_proj and v_proj, or qkv_proj; o_proj; q_norm, k_norm and sinks where there are such.
   void Visit(ModuleVisitor& visitor) override;
 
  private:
@@ -55,6 +57,7 @@ class Attention : public Sublayer {
   std::vector<Linear> inputs_;  // one: qkv; three: q, k, v
   Linear o_;
   std::optional<RmsNorm> q_norm_, k_norm_;
+  Parameter sinks_;
 };
 
 }  // namespace lorica::nn

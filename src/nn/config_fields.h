@@ -30,6 +30,7 @@ absl::Status CheckGgufFields(const GgufFile& file, absl::string_view architectur
 
 // The part of CheckModelConfig that lists as long as the model may be made after.
 absl::Status CheckSizes(const ModelConfig& config, absl::string_view where);
+absl::Status CheckLatentSizes(const LatentSizes& latent, int64_t heads, absl::string_view where);
 
 }  // namespace lorica::internal
 

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "lorica/autograd/autograd.h"
+#include "lorica/nn/mla.h"
 #include "lorica/tensor/check.h"
 
 namespace lorica {
@@ -167,6 +168,9 @@ Tensor CausalLm::Loss(absl::Span<const int32_t> ids, absl::Span<const int32_t> t
 }
 
 KvCacheConfig CausalLm::CacheConfig() const {
+  if (config_.latent.kv_lora_rank > 0) {
+    return nn::MlaCacheConfig(nn::MlaConfigOf(config_), static_cast<int>(config_.layers), compute_);
+  }
   KvCacheConfig cache;
   cache.layers = static_cast<int>(config_.layers);
   cache.kv_heads = config_.kv_heads;

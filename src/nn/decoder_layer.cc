@@ -5,15 +5,39 @@
 
 #include "lorica/autograd/ops.h"
 #include "lorica/nn/attention.h"
+#include "lorica/nn/mla.h"
 #include "lorica/nn/mlp.h"
+#include "lorica/nn/moe.h"
 
 namespace lorica::nn {
 namespace {
 
 // The two places where a kind of layer is chosen by its configuration.
 
+// Softmax gets sharper with the stretched context. DeepSeek-AI, "DeepSeek-V3", 2024.
+double LatentScale(const ModelConfig& config) {
+  const RopeConfig& rope = config.rope;
+  double scale = 1 / std::sqrt(static_cast<double>(config.head_dim));
+  if (rope.kind == RopeConfig::Kind::kYarn && rope.mscale_all_dim != 0 && rope.factor > 1) {
+    const double sharpness = 0.1 * rope.mscale_all_dim * std::log(rope.factor) + 1;
+    scale *= sharpness * sharpness;
+  }
+  return scale;
+}
+
+std::unique_ptr<Sublayer> MakeLatentAttention(const ModelConfig& config, int index,
+                                              std::shared_ptr<Rotary> rotary, DType compute) {
+  MlaConfig mla = MlaConfigOf(config);
+  mla.layer = index;
+  mla.scale = LatentScale(config);
+  return std::make_unique<MlaAttention>(mla, std::move(rotary), compute);
+}
+
 std::unique_ptr<Sublayer> MakeAttention(const ModelConfig& config, int index,
                                         std::shared_ptr<Rotary> rotary, DType compute) {
+  if (config.latent.kv_lora_rank > 0) {
+    return MakeLatentAttention(config, index, std::move(rotary), compute);
+  }
   AttentionConfig attention;
   attention.layer = index;
   attention.hidden = config.hidden_size;
@@ -28,13 +52,16 @@ std::unique_ptr<Sublayer> MakeAttention(const ModelConfig& config, int index,
                         : 1 / std::sqrt(static_cast<double>(config.head_dim));
   attention.softcap = config.attention_softcap;
   attention.window = config.Layer(index).window;
+  attention.clip = config.qkv_clip;
+  attention.sinks = config.attention_sinks;
   attention.qk_norm = config.qk_norm;
   attention.norm_eps = config.rms_norm_eps;
   attention.norm_offset = config.norm_offset;
   return std::make_unique<Attention>(attention, std::move(rotary), compute);
 }
 
-std::unique_ptr<Sublayer> MakeFeedForward(const ModelConfig& config, int /*index*/, DType compute) {
+std::unique_ptr<Sublayer> MakeFeedForward(const ModelConfig& config, int index, DType compute) {
+  if (config.Layer(index).experts) return std::make_unique<Moe>(config.moe, compute);
   MlpConfig mlp;
   mlp.hidden = config.hidden_size;
   mlp.intermediate = config.intermediate_size;

@@ -29,12 +29,12 @@ uint32_t SampledCrc(absl::Span<const uint8_t> bytes) {
 
 absl::StatusOr<std::string> Fingerprint(const ModelFiles& files) {
   // By name: how tensors are spread over shards makes no difference.
-  std::vector<std::string> names = files.tensors->names();
+  std::vector<std::string> names = files.stored->names();
   std::sort(names.begin(), names.end());
   uint64_t key = HashName(MathsText(files.config));
   for (const std::string& name : names) {
-    const StoredTensorInfo& info = *files.tensors->Find(name);
-    LORICA_ASSIGN_OR_RETURN(const absl::Span<const uint8_t> bytes, files.tensors->Bytes(name));
+    const StoredTensorInfo& info = *files.stored->Find(name);
+    LORICA_ASSIGN_OR_RETURN(const absl::Span<const uint8_t> bytes, files.stored->Bytes(name));
     key =
         CombineKeys(key, HashName(absl::StrCat(name, " ", Name(info.type), ShapeText(info.shape))));
     key = CombineKeys(key, SampledCrc(bytes));

@@ -71,7 +71,10 @@ absl::StatusOr<Tensor> Borrowed(const std::shared_ptr<const TensorSource>& sourc
       backend.device().type != DeviceType::kCpu || NativeDType(info.type) != request.dtype) {
     return Tensor();
   }
-  LORICA_ASSIGN_OR_RETURN(const absl::Span<const uint8_t> bytes, source->Bytes(request.name));
+  const absl::StatusOr<absl::Span<const uint8_t>> stored = source->Bytes(request.name);
+  if (absl::IsUnimplemented(stored.status())) return Tensor();  // put together from parts
+  if (!stored.ok()) return stored.status();
+  const absl::Span<const uint8_t> bytes = *stored;
   if (reinterpret_cast<uintptr_t>(bytes.data()) % SizeOf(request.dtype) != 0) return Tensor();
   LORICA_RETURN_IF_ERROR(CheckFinite(*source, request, bytes.data(), 0, request.shape.numel()));
   return Tensor(Storage::Borrow(backend, bytes.data(), bytes.size(), source), request.shape,

@@ -1,6 +1,5 @@
 #include "lorica/nn/mla.h"
 
-#include <algorithm>
 #include <utility>
 #include <vector>
 
@@ -9,6 +8,19 @@
 #include "lorica/tensor/check.h"
 
 namespace lorica::nn {
+
+MlaConfig MlaConfigOf(const ModelConfig& config) {
+  MlaConfig mla;
+  mla.hidden = config.hidden_size;
+  mla.heads = config.heads;
+  mla.q_lora_rank = config.latent.q_lora_rank;
+  mla.kv_lora_rank = config.latent.kv_lora_rank;
+  mla.qk_nope_head_dim = config.latent.qk_nope_head_dim;
+  mla.qk_rope_head_dim = config.latent.qk_rope_head_dim;
+  mla.v_head_dim = config.latent.v_head_dim;
+  mla.bias = config.o_bias;
+  return mla;
+}
 
 KvCacheConfig MlaCacheConfig(const MlaConfig& config, int layers, DType compute) {
   KvCacheConfig cache;
@@ -47,21 +59,21 @@ Tensor MlaAttention::Query(const Tensor& x, const ForwardContext& context) {
   return q_b_->Forward(q_norm_->Forward(q_a_->Forward(x, context), context), context);
 }
 
-MlaAttention::Latent MlaAttention::Compress(const Tensor& x, const RopeTable& table,
+MlaAttention::Latent MlaAttention::Compress(const Tensor& x, const RotaryRows& rotary,
                                             const ForwardContext& context) {
   const int64_t rank = config_.kv_lora_rank, rope = config_.qk_rope_head_dim;
   const Tensor both = kv_a_.Forward(x, context);
   const Tensor k_rope = Reshape(Narrow(both, 1, rank, rope), {x.dim(0), 1, rope});
   return {kv_norm_.Forward(Narrow(both, 1, 0, rank), context),
-          Rope(k_rope, table, context.positions)};
+          Rope(k_rope, rotary.table, rotary.rows)};
 }
 
-Tensor MlaAttention::Expanded(const Tensor& q_flat, const Latent& latent, const RopeTable& table,
+Tensor MlaAttention::Expanded(const Tensor& q_flat, const Latent& latent, const RotaryRows& rotary,
                               const ForwardContext& context) {
   const int64_t tokens = q_flat.dim(0), heads = config_.heads;
   const int64_t nope = config_.qk_nope_head_dim, rope = config_.qk_rope_head_dim;
   const Tensor q = Reshape(q_flat, {tokens, heads, nope + rope});
-  const Tensor q_rope = Rope(Narrow(q, 2, nope, rope), table, context.positions);
+  const Tensor q_rope = Rope(Narrow(q, 2, nope, rope), rotary.table, rotary.rows);
   const Tensor kv =
       Reshape(kv_b_.Forward(latent.c, context), {tokens, heads, nope + config_.v_head_dim});
   const Tensor no_heads = Tensor::Zeros(q.backend(), {tokens, heads, rope}, q.dtype());
@@ -75,7 +87,7 @@ Tensor MlaAttention::Expanded(const Tensor& q_flat, const Latent& latent, const 
                            Narrow(kv, 2, nope, config_.v_head_dim), std::move(options));
 }
 
-Tensor MlaAttention::Absorbed(const Tensor& q_flat, const Latent& latent, const RopeTable& table,
+Tensor MlaAttention::Absorbed(const Tensor& q_flat, const Latent& latent, const RotaryRows& rotary,
                               const ForwardContext& context) {
   const int64_t tokens = q_flat.dim(0), heads = config_.heads, rank = config_.kv_lora_rank;
   const int64_t nope = config_.qk_nope_head_dim, rope = config_.qk_rope_head_dim;
@@ -87,7 +99,7 @@ Tensor MlaAttention::Absorbed(const Tensor& q_flat, const Latent& latent, const 
   Tensor q = Tensor::Empty(q_flat.backend(), {tokens, heads, rank + rope}, q_flat.dtype());
   AbsorbKeys(kv_b, q_flat, q);
   const Tensor q_rope = Rope(Narrow(Reshape(q_flat, {tokens, heads, nope + rope}), 2, nope, rope),
-                             table, context.positions);
+                             rotary.table, rotary.rows);
   q.backend().Copy(q_rope.view(), q.Narrow(2, rank, rope).mutable_view());
 
   KvCache& cache = *context.cache;
@@ -113,14 +125,12 @@ Tensor MlaAttention::Forward(const Tensor& x, const ForwardContext& context) {
   const auto& positions = context.positions;
   LORICA_CHECK(static_cast<int64_t>(positions.size()) == context.tokens(), "[mla] ",
                positions.size(), " positions for ", context.tokens(), " tokens");
-  const int64_t length =
-      positions.empty() ? 1 : 1 + *std::max_element(positions.begin(), positions.end());
-  const RopeTable& table = rotary_->Table(x.backend(), x.dtype(), length);
+  const RotaryRows rotary = rotary_->Rows(x.backend(), x.dtype(), context);
   const Tensor q = Query(x, context);
-  const Latent latent = Compress(x, table, context);
+  const Latent latent = Compress(x, rotary, context);
   LORICA_CHECK(context.cache == nullptr || !GradEnabled(), "[mla] a cache has no gradient");
-  const Tensor y = context.cache == nullptr ? Expanded(q, latent, table, context)
-                                            : Absorbed(q, latent, table, context);
+  const Tensor y = context.cache == nullptr ? Expanded(q, latent, rotary, context)
+                                            : Absorbed(q, latent, rotary, context);
   return o_.Forward(Reshape(y, {x.dim(0), config_.heads * config_.v_head_dim}), context);
 }
 

@@ -16,6 +16,7 @@
 
 #include "lorica/nn/kv_cache.h"
 #include "lorica/nn/linear.h"
+#include "lorica/nn/model_config.h"
 #include "lorica/nn/rms_norm.h"
 #include "lorica/nn/rope.h"
 #include "lorica/nn/sublayer.h"
@@ -32,6 +33,9 @@ struct MlaConfig {
   double norm_eps = 1e-6;  // of q_a_layernorm and kv_a_layernorm
   double scale = 0;        // of q kᵀ
 };
+
+// Sizes and biases of a model's layers; layer and scale are left.
+MlaConfig MlaConfigOf(const ModelConfig& config);
 
 // A cache entry is one key [c; rope(k_rope)] a token, shared by all heads; its first L channels are
 // the value.
@@ -57,10 +61,10 @@ class MlaAttention : public Sublayer {
     Tensor c, k_rope;
   };
   Tensor Query(const Tensor& x, const ForwardContext& context);  // [T, H (N + P)], not rotated
-  Latent Compress(const Tensor& x, const RopeTable& table, const ForwardContext& context);
-  Tensor Expanded(const Tensor& q, const Latent& latent, const RopeTable& table,
+  Latent Compress(const Tensor& x, const RotaryRows& rotary, const ForwardContext& context);
+  Tensor Expanded(const Tensor& q, const Latent& latent, const RotaryRows& rotary,
                   const ForwardContext& context);
-  Tensor Absorbed(const Tensor& q, const Latent& latent, const RopeTable& table,
+  Tensor Absorbed(const Tensor& q, const Latent& latent, const RotaryRows& rotary,
                   const ForwardContext& context);
 
   MlaConfig config_;

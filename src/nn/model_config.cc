@@ -96,6 +96,10 @@ absl::Status CheckLayers(const ModelConfig& config, absl::string_view where) {
         absl::StrCat(where, ": layer_types: expected ", config.layers, " layers, found ", count));
   }
   for (const LayerConfig& layer : config.layer_configs) {
+    if (layer.experts && config.moe.experts < 1) {
+      return absl::InvalidArgumentError(
+          absl::StrCat(where, ": num_experts: expected a positive number, found none"));
+    }
     if (layer.window < 0 || layer.window > kMostPositions) {
       return absl::InvalidArgumentError(
           absl::StrCat(where, ": sliding_window: expected a number from 1 to ", kMostPositions,
@@ -117,10 +121,12 @@ absl::Status CheckScales(const ModelConfig& config, absl::string_view where) {
   const Scale scales[] = {
       {"attention_multiplier", config.attention_scale, true},
       {"attn_logit_softcapping", config.attention_softcap, true},
+      {"clip_qkv", config.qkv_clip, true},
       {"embedding_multiplier", config.embedding_scale, false},
       {"final_logit_softcapping", config.logit_softcap, true},
       {"logits_scaling", config.logit_divisor, false},
       {"residual_multiplier", config.residual_scale, false},
+      {"routed_scaling_factor", config.moe.router.scale, false},
   };
   for (const Scale& scale : scales) {
     if (!IsPositive(scale.value) && !(scale.may_be_zero && scale.value == 0)) {
@@ -146,6 +152,22 @@ absl::Status CheckSizes(const ModelConfig& config, absl::string_view where) {
                      where);
 }
 
+absl::Status CheckLatentSizes(const LatentSizes& latent, int64_t heads, absl::string_view where) {
+  // The widest projection has that many channels.
+  const int64_t most = kMostChannels / std::max<int64_t>(heads, 1);
+  LORICA_RETURN_IF_ERROR(CheckBounds({{"kv_lora_rank", latent.kv_lora_rank, kMostChannels},
+                                      {"qk_nope_head_dim", latent.qk_nope_head_dim, most},
+                                      {"qk_rope_head_dim", latent.qk_rope_head_dim, most},
+                                      {"v_head_dim", latent.v_head_dim, most}},
+                                     where));
+  if (latent.q_lora_rank < 0 || latent.q_lora_rank > kMostChannels) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(where, ": q_lora_rank: expected a number from 1 to ", kMostChannels,
+                     " or null, found ", latent.q_lora_rank));
+  }
+  return absl::OkStatus();
+}
+
 }  // namespace internal
 
 absl::Status CheckModelConfig(const ModelConfig& config, absl::string_view where) {
@@ -161,11 +183,18 @@ absl::Status CheckModelConfig(const ModelConfig& config, absl::string_view where
     return bad("head_dim: expected ", config.heads, " heads of at most ", kMostChannels,
                " channels together, found ", config.head_dim, " each");
   }
-  if (config.head_dim % 2 != 0) {
+  if (config.latent.kv_lora_rank > 0) {
+    LORICA_RETURN_IF_ERROR(internal::CheckLatentSizes(config.latent, config.heads, where));
+  }
+  if (config.head_dim % 2 != 0 && config.latent.kv_lora_rank == 0) {
     return bad("head_dim: expected an even number, found ", config.head_dim);
   }
   if (!(config.rms_norm_eps > 0 && config.rms_norm_eps < 1)) {
     return bad("rms_norm_eps: expected a number between 0 and 1, found ", config.rms_norm_eps);
+  }
+  if (config.skipped_layers < 0 || config.skipped_layers > kMostLayers) {
+    return bad("num_nextn_predict_layers: expected a number from 0 to ", kMostLayers, ", found ",
+               config.skipped_layers);
   }
   if (config.max_positions < 0) {
     return bad("max_position_embeddings: expected a positive number, found ", config.max_positions);

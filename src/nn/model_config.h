@@ -9,6 +9,7 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "lorica/io/gguf.h"
+#include "lorica/nn/moe_config.h"
 #include "lorica/nn/quantization_config.h"
 #include "lorica/nn/rope.h"
 
@@ -19,7 +20,8 @@ struct LayerConfig {
   // Which of the model's rotations its queries and keys get.
   enum class Rope { kNone, kMain, kLocal };
   Rope rope = Rope::kMain;
-  int64_t window = 0;  // keys that a token sees, itself included; 0: all before it
+  int64_t window = 0;    // keys that a token sees, itself included; 0: all before it
+  bool experts = false;  // a mixture of experts as its feed-forward
 
   bool operator==(const LayerConfig&) const = default;
 };
@@ -31,6 +33,16 @@ enum class NormPlacement { kBefore, kAfter, kBoth };
 enum class QkNorm { kNone, kHead, kProjection };
 // Of the gate of a feed-forward: silu(x) = x sigmoid(x), gelu(x) = x Phi(x) or its tanh form.
 enum class Activation { kSilu, kGelu, kGeluTanh };
+
+// Sizes of latent attention (nn/mla.h), which takes the place of the ordinary one where
+// kv_lora_rank is above 0.
+struct LatentSizes {
+  int64_t q_lora_rank = 0;  // 0: queries straight from x
+  int64_t kv_lora_rank = 0;
+  int64_t qk_nope_head_dim = 0, qk_rope_head_dim = 0, v_head_dim = 0;
+
+  bool operator==(const LatentSizes&) const = default;
+};
 
 struct ModelConfig {
   std::string family;  // `model_type` of config.json: "llama", "qwen2", ...
@@ -58,6 +70,12 @@ struct ModelConfig {
   double attention_softcap = 0;    // of scaled scores, c tanh(s / c); 0: none
   double logit_divisor = 1;
   double logit_softcap = 0;  // 0: none
+
+  LatentSizes latent;
+  nn::MoeConfig moe;             // of the layers that say `experts`
+  int64_t skipped_layers = 0;    // behind the last one, in files alone: predictors of later tokens
+  bool attention_sinks = false;  // one logit per head that takes part in softmax and has no value
+  double qkv_clip = 0;           // q, k and v stay within +-qkv_clip; 0: free
 
   bool qkv_bias = false;  // of q_proj, k_proj and v_proj
   bool o_bias = false;    // of o_proj
@@ -101,7 +119,7 @@ absl::Status CheckModelConfig(const ModelConfig& config, absl::string_view where
 // Every field that changes the maths, as one line: equal for configurations of equal models.
 std::string MathsText(const ModelConfig& config);
 
-// Parameters of the model, adapters not included.
+// Parameters of the model, adapters not included. Correction biases of routers are none.
 int64_t CountParameters(const ModelConfig& config);
 
 // The path names a GGUF file: by its ending, or by its first bytes.

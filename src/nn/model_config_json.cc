@@ -83,6 +83,21 @@ absl::Status ReadTokenIds(const JsonObject& json, ModelConfig& config) {
   return absl::OkStatus();
 }
 
+// Sizes of latent attention. What rotates is a part of its own of each head, so that is what
+// head_dim means to the rotation; the head as a whole comes after it.
+absl::Status ReadLatent(const JsonObject& json, ModelConfig& config) {
+  LatentSizes& latent = config.latent;
+  LORICA_ASSIGN_OR_RETURN(latent.q_lora_rank, json.IntOr("q_lora_rank", 0));
+  LORICA_ASSIGN_OR_RETURN(latent.kv_lora_rank, json.Int("kv_lora_rank"));
+  LORICA_ASSIGN_OR_RETURN(latent.qk_nope_head_dim, json.Int("qk_nope_head_dim"));
+  LORICA_ASSIGN_OR_RETURN(latent.qk_rope_head_dim, json.Int("qk_rope_head_dim"));
+  LORICA_ASSIGN_OR_RETURN(latent.v_head_dim, json.Int("v_head_dim"));
+  LORICA_RETURN_IF_ERROR(internal::CheckLatentSizes(latent, config.heads, json.where()));
+  config.kv_heads = config.heads;
+  config.head_dim = latent.qk_rope_head_dim;
+  return absl::OkStatus();
+}
+
 absl::Status ReadFields(const JsonObject& json, const Family& family, ModelConfig& config) {
   LORICA_ASSIGN_OR_RETURN(config.vocab_size, json.Int("vocab_size"));
   LORICA_ASSIGN_OR_RETURN(config.hidden_size, json.Int("hidden_size"));
@@ -94,7 +109,9 @@ absl::Status ReadFields(const JsonObject& json, const Family& family, ModelConfi
     return json.Wrong("num_attention_heads",
                       absl::StrCat("expected a positive number, found ", config.heads));
   }
-  if (json.Has("head_dim")) {
+  if (family.latent) {
+    LORICA_RETURN_IF_ERROR(ReadLatent(json, config));
+  } else if (json.Has("head_dim")) {
     LORICA_ASSIGN_OR_RETURN(config.head_dim, json.Int("head_dim"));
   } else if (config.hidden_size % config.heads == 0) {
     config.head_dim = config.hidden_size / config.heads;
@@ -119,6 +136,9 @@ absl::Status ReadFields(const JsonObject& json, const Family& family, ModelConfi
   }
   LORICA_ASSIGN_OR_RETURN(config.quantization, ReadQuantizationConfig(json));
   LORICA_RETURN_IF_ERROR(internal::ReadRopes(json, family, config));
+  if (family.latent) {
+    config.head_dim = config.latent.qk_nope_head_dim + config.latent.qk_rope_head_dim;
+  }
   return ReadTokenIds(json, config);
 }
 
@@ -147,7 +167,8 @@ absl::StatusOr<ModelConfig> ParseModelConfig(absl::string_view text, absl::strin
   }
   // Fields that are absent, not null, count as the class in transformers has them.
   if (!family->defaults.empty()) {
-    for (const auto& member : Json::parse(family->defaults).items()) {
+    const Json defaults = Json::parse(family->defaults);
+    for (const auto& member : defaults.items()) {
       if (!document.contains(member.key())) document[member.key()] = member.value();
     }
   }

@@ -6,8 +6,11 @@
 #include <vector>
 
 #include "absl/strings/match.h"
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/strip.h"
 #include "lorica/io/quoted.h"
+#include "lorica/nn/expert_source.h"
 #include "lorica/nn/load_values.h"
 #include "lorica/nn/rope_gguf.h"
 #include "lorica/tensor/status.h"
@@ -76,6 +79,16 @@ absl::Status CheckTiedHead(const TensorSource& source) {
                    ", but tie_word_embeddings is true in config.json"));
 }
 
+// Of a layer behind the last one that predicts a later token.
+bool IsSkippedLayer(absl::string_view name, const ModelConfig& config) {
+  int64_t layer = 0;
+  if (!absl::ConsumePrefix(&name, "model.layers.") ||
+      !absl::SimpleAtoi(name.substr(0, name.find('.')), &layer)) {
+    return false;
+  }
+  return layer >= config.layers && layer < config.layers + config.skipped_layers;
+}
+
 absl::Status CheckExtra(const TensorSource& source, const std::vector<Wanted>& wanted,
                         const ModelFiles& files) {
   std::unordered_set<std::string> known;
@@ -83,6 +96,7 @@ absl::Status CheckExtra(const TensorSource& source, const std::vector<Wanted>& w
   for (const std::string& name : source.names()) {
     if (known.count(name) > 0) continue;
     if (!files.gguf) {
+      if (IsSkippedLayer(name, files.config)) continue;
       // Frequencies follow from the configuration; old versions of transformers stored them.
       if (absl::EndsWith(name, ".rotary_emb.inv_freq")) continue;
       if (files.config.tied && name == kHead) {
@@ -105,7 +119,7 @@ absl::StatusOr<ModelFiles> OpenModel(const std::string& path) {
   if (files.gguf) {
     LORICA_ASSIGN_OR_RETURN(GgufFile file, GgufFile::Open(path));
     LORICA_ASSIGN_OR_RETURN(files.config, ModelConfigFromGguf(file));
-    files.tensors = MakeGgufSource(std::move(file));
+    files.stored = files.tensors = MakeGgufSource(std::move(file));
     return files;
   }
   LORICA_ASSIGN_OR_RETURN(files.config, ReadModelConfigFile(JoinPath(path, "config.json")));
@@ -116,7 +130,8 @@ absl::StatusOr<ModelFiles> OpenModel(const std::string& path) {
                             MakeBlockScaledSource(std::move(tensors), quantization.block_rows,
                                                   quantization.block_columns));
   }
-  files.tensors = std::move(tensors);
+  files.stored = std::move(tensors);
+  LORICA_ASSIGN_OR_RETURN(files.tensors, internal::StackExperts(files.stored, files.config));
   return files;
 }
 

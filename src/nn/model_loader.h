@@ -23,7 +23,8 @@ struct LoadOptions {
 // The files of a model, opened and its configuration read; no weights are read yet.
 struct ModelFiles {
   ModelConfig config;
-  std::shared_ptr<const TensorSource> tensors;
+  std::shared_ptr<const TensorSource> stored;   // as the files have them
+  std::shared_ptr<const TensorSource> tensors;  // by the names of this engine, experts stacked
   bool gguf = false;
 };
 

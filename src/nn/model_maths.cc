@@ -1,8 +1,10 @@
 // What a configuration makes: a line that tells models apart, and numbers of parameters.
 #include <string>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "lorica/nn/decoder.h"
 #include "lorica/nn/model_config.h"
 
 namespace lorica {
@@ -26,6 +28,7 @@ std::string ScalingText(const RopeConfig& r) {
   }
   if (r.kind == Kind::kYarn) {
     absl::StrAppend(&text, TextOf({r.attention_factor, r.beta_fast, r.beta_slow}), " ", r.truncate);
+    if (r.mscale_all_dim != 0) absl::StrAppend(&text, TextOf({r.mscale_all_dim}));
   }
   if (r.kind == Kind::kLongRope) {
     absl::StrAppend(&text, TextOf({r.attention_factor}), TextOf(r.short_factors),
@@ -41,9 +44,31 @@ std::string LayersText(const ModelConfig& c) {
     const LayerConfig& layer = c.layer_configs[i];
     for (run = 1; i + run < c.layer_configs.size() && c.layer_configs[i + run] == layer;) ++run;
     absl::StrAppend(&text, text.empty() ? " layers " : ",", run, "x(", static_cast<int>(layer.rope),
-                    ",", layer.window, ")");
+                    ",", layer.window, layer.experts ? ",experts" : "", ")");
   }
   return text;
+}
+
+std::string LatentText(const LatentSizes& latent) {
+  if (latent.kv_lora_rank == 0) return "";
+  return absl::StrCat(" latent ", latent.q_lora_rank, " ", latent.kv_lora_rank, " ",
+                      latent.qk_nope_head_dim, " ", latent.qk_rope_head_dim, " ",
+                      latent.v_head_dim);
+}
+
+std::string ExpertsText(const nn::MoeConfig& moe) {
+  if (moe.experts == 0) return "";
+  const RouterOptions& router = moe.router;
+  const GatedActivation& activation = moe.activation;
+  return absl::StrCat(" experts ", moe.experts, " ", moe.expert_width, " ", router.top_k, " ",
+                      static_cast<int>(router.score), router.softmax_after_topk, " ", router.groups,
+                      " ", router.top_groups, " ", static_cast<int>(router.group_score),
+                      static_cast<int>(router.closed_group), router.bias_in_weights,
+                      router.normalize, TextOf({router.scale}), " ", moe.router_bias,
+                      moe.correction_bias, moe.expert_bias, " ", static_cast<int>(activation.kind),
+                      activation.interleaved,
+                      TextOf({activation.slope, activation.offset, activation.limit}), " ",
+                      moe.shared_width, " ", moe.shared_gate, " ", moe.latent);
 }
 
 bool HasLocalRope(const ModelConfig& c) {
@@ -68,6 +93,7 @@ std::string MathsText(const ModelConfig& c) {
     absl::StrAppend(&text, " local", TextOf({c.local_rope.theta}), " ", c.local_rope.channels,
                     ScalingText(c.local_rope));
   }
+  absl::StrAppend(&text, LatentText(c.latent), ExpertsText(c.moe));
   const auto number = [&](absl::string_view name, double value, double silent) {
     if (value != silent) absl::StrAppend(&text, " ", name, TextOf({value}));
   };
@@ -82,22 +108,18 @@ std::string MathsText(const ModelConfig& c) {
   number("attention_softcap", c.attention_softcap, 0);
   number("logit_divisor", c.logit_divisor, 1);
   number("logit_softcap", c.logit_softcap, 0);
+  number("sinks", c.attention_sinks, 0);
+  number("clip_qkv", c.qkv_clip, 0);
   return text;
 }
 
 int64_t CountParameters(const ModelConfig& config) {
-  const int64_t hidden = config.hidden_size, mlp = config.intermediate_size;
-  const int64_t q = config.heads * config.head_dim, kv = config.kv_heads * config.head_dim;
-  int64_t layer = (config.norms == NormPlacement::kBoth ? 4 : 2) * hidden;
-  layer += hidden * (2 * q + 2 * kv);  // q, o, k, v
-  layer += 3 * hidden * mlp;           // gate, up, down
-  if (config.qk_norm == QkNorm::kHead) layer += 2 * config.head_dim;
-  if (config.qk_norm == QkNorm::kProjection) layer += q + kv;
-  if (config.qkv_bias) layer += q + 2 * kv;
-  if (config.o_bias) layer += hidden;
-  if (config.mlp_bias) layer += 2 * mlp + hidden;
-  const int64_t tables = config.tied ? 1 : 2;
-  return config.layers * layer + hidden + tables * config.vocab_size * hidden;
+  CausalLm model(config, DType::kF32);  // declares, and takes no memory
+  int64_t count = 0;
+  ForEachParameter(model, [&](const std::string& path, Parameter& parameter) {
+    if (!absl::EndsWith(path, "e_score_correction_bias")) count += parameter.numel();
+  });
+  return count;
 }
 
 }  // namespace lorica

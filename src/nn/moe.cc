@@ -82,7 +82,8 @@ Moe::Moe(const MoeConfig& config, DType compute)
     latent_out_ = Linear::Declare(config.hidden, config.latent, false, compute);
   }
   if (config.shared_width > 0) {
-    shared_.emplace(config.hidden, config.shared_width, false, compute);
+    shared_.emplace(MlpConfig{.hidden = config.hidden, .intermediate = config.shared_width},
+                    compute);
     if (config.shared_gate) shared_gate_ = Linear::Declare(1, config.hidden, false, compute);
   }
 }

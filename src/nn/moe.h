@@ -13,35 +13,11 @@
 
 #include "lorica/nn/grouped_linear.h"
 #include "lorica/nn/mlp.h"
+#include "lorica/nn/moe_config.h"
 #include "lorica/nn/router.h"
+#include "lorica/nn/sublayer.h"
 
 namespace lorica::nn {
-
-struct MoeConfig {
-  int64_t hidden = 0;
-  int64_t experts = 0;
-  int64_t expert_width = 0;  // I
-  RouterOptions router;      // K is its top_k
-  bool router_bias = false;
-  bool correction_bias = false;
-  bool router_wide = true;  // f32 logits in a bf16 model
-
-  GatedActivation activation;
-  bool expert_bias = false;
-  RouterWeightPlacement placement = RouterWeightPlacement::kAfterDown;
-  ExpertNumerics numerics = ExpertNumerics::kFast;
-
-  int64_t shared_width = 0;  // of the shared experts together; 0: none
-  bool shared_gate = false;  // the shared output times sigmoid(x g)
-  // Experts work on a projection of this width; router and shared experts on x itself. 0: none.
-  int64_t latent = 0;
-
-  // sum of f_i P_i over a batch, times this and the batch's tokens, joins the loss (router.h).
-  double aux_loss_coefficient = 0;
-
-  std::string router_name = "gate";
-  std::string shared_name = "shared_experts";  // its gate: "shared_expert_gate"
-};
 
 // The stacked experts: gate_up_proj (up_proj without a gate) and down_proj.
 class GroupedExperts : public Module {
@@ -68,13 +44,13 @@ struct MoeStatistics {
   int64_t batches = 0;
 };
 
-class Moe : public Module {
+class Moe : public Sublayer {
  public:
   // Throws Error where the sizes make no sense.
   Moe(const MoeConfig& config, DType compute);
 
   // x [T, C] -> [T, C]. Within Recompute the routing of the first run is used again.
-  Tensor Forward(const Tensor& x, const ForwardContext& context);
+  Tensor Forward(const Tensor& x, const ForwardContext& context) override;
 
   const MoeConfig& config() const { return config_; }
   Router& router() { return router_; }

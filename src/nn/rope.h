@@ -33,6 +33,7 @@ struct RopeConfig {
   double factor = 1;
   int64_t original_positions = 0;
   double attention_factor = 1;  // of cosines and sines: kYarn, kLongRope
+  double mscale_all_dim = 0;    // kYarn: latent attention scales its scores by it; 0: it doesn't
   double low_frequency_factor = 1, high_frequency_factor = 4;
   double beta_fast = 32, beta_slow = 1;
   bool truncate = true;                             // kYarn: whole pairs begin and end the blend

@@ -96,6 +96,7 @@ absl::Status ReadYarn(const JsonObject& rope, RopeConfig& config) {
   LORICA_ASSIGN_OR_RETURN(config.truncate, rope.BoolOr("truncate", true));
   LORICA_ASSIGN_OR_RETURN(const double mscale, rope.DoubleOr("mscale", 0));
   LORICA_ASSIGN_OR_RETURN(const double all_dim, rope.DoubleOr("mscale_all_dim", 0));
+  config.mscale_all_dim = all_dim;
   const double inferred = mscale != 0 && all_dim != 0
                               ? YarnScale(config.factor, mscale) / YarnScale(config.factor, all_dim)
                               : YarnScale(config.factor, 1);
@@ -281,6 +282,7 @@ OrderedJson ScalingJson(const RopeConfig& rope) {
   json["beta_fast"] = rope.beta_fast;
   json["beta_slow"] = rope.beta_slow;
   json["truncate"] = rope.truncate;
+  if (rope.mscale_all_dim != 0) json["mscale_all_dim"] = rope.mscale_all_dim;
   return json;
 }
 

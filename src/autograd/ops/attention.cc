@@ -9,18 +9,23 @@ namespace {
 
 // Keeps q, k, v, the result and the log of each softmax denominator; the probabilities are computed
 // again. T. Dao et al., "FlashAttention", 2022.
+//
+// A sink z adds exp(z) to the denominator: with L = log(sum of exp(scores)) and L' = log(exp(L) +
+// exp(z)) the result is multiplied by exp(L - L'). The backward pass for scores needs nothing but
+// that result and L'; dz = -exp(z - L') dy · y, summed over tokens.
 struct AttentionOp : Op {
   static constexpr const char* kName = "attention";
   AttentionOptions options;
   Saved q, k, v, o, lse;
+  Tensor sink_value;  // [H]
   auto saved() const { return std::tie(q, k, v, o, lse); }
 
-  Tensor Forward(const Tensor& q_in, const Tensor& k_in, const Tensor& v_in) {
+  Tensor Forward(const Tensor& q_in, const Tensor& k_in, const Tensor& v_in, const Tensor&) {
     const Tensor qc = raw::Contiguous(q_in), kc = raw::Contiguous(k_in), vc = raw::Contiguous(v_in);
-    const bool record = needs(0) || needs(1) || needs(2);
+    const bool record = needs(0) || needs(1) || needs(2) || needs(3);
     Tensor y = Tensor::Empty(qc.backend(), {qc.dim(0), qc.dim(1), vc.dim(2)}, qc.dtype());
     Tensor sums;
-    if (record) {
+    if (record || sink_value.defined()) {
       sums = Tensor::Empty(qc.backend(), {qc.dim(0), qc.dim(1)}, AccumulatorOf(qc.dtype()));
     }
     if (y.numel() > 0) {
@@ -33,7 +38,8 @@ struct AttentionOp : Op {
                               .k = kc.view(),
                               .v = vc.view(),
                               .o = y.mutable_view(),
-                              .lse = record ? sums.mutable_view() : MutableTensorView()});
+                              .lse = sums.defined() ? sums.mutable_view() : MutableTensorView()});
+      if (sink_value.defined()) AddSinks(y, sums);
     }
     if (record) {
       q = qc;
@@ -45,7 +51,35 @@ struct AttentionOp : Op {
     return y;
   }
 
-  Grads<3> Backward(const Tensor& dy_any) const {
+  // Multiplies y [T, H, Dv] by the share that the scores keep and adds the sinks to `sums` [T, H].
+  void AddSinks(Tensor& y, Tensor& sums) const {
+    const NoGrad no_grad;
+    const Tensor z = raw::Cast(sink_value, sums.dtype());
+    // exp(L - L') = sigmoid(L - z); L' = L - log of that.
+    const Tensor difference = Sub(sums, z);
+    const int64_t rows = y.dim(0) * y.dim(1);
+    const Tensor share = Sigmoid(difference);
+    Tensor matrix = y.WithShape({rows, y.dim(2)});
+    y.backend().ScaleRows(matrix.view(), share.WithShape({rows}).view(), matrix.mutable_view());
+    // log(sigmoid(d)) without overflow: min(d, 0) - log(1 + exp(-|d|)).
+    const Tensor negative = Neg(Relu(Neg(difference)));
+    const Tensor magnitude = Add(Relu(difference), Relu(Neg(difference)));
+    const Tensor log_share = Sub(negative, Log(Affine(Exp(Neg(magnitude)), 1, 1)));
+    sums = Sub(sums, log_share);
+  }
+
+  // The gradient of the sinks, into their leaf.
+  Tensor SinkGradient(const Tensor& dy) const {
+    const NoGrad no_grad;
+    const Tensor sums = lse.get(kName), y = o.get(kName);
+    const Tensor z = raw::Cast(sink_value, sums.dtype());
+    const Tensor product = Mul(raw::Cast(dy, sums.dtype()), raw::Cast(y, sums.dtype()));
+    const Tensor dots = Reshape(SumAxis(product, 2), sums.shape());
+    const Tensor per_token = Neg(Mul(Exp(Sub(z, sums)), dots));
+    return Reshape(SumAxis(per_token, 0), {sums.dim(1)});
+  }
+
+  Grads<4> Backward(const Tensor& dy_any) const {
     const Tensor dy = raw::Contiguous(dy_any);
     const Tensor &qs = q.get(kName), &ks = k.get(kName), &vs = v.get(kName);
     Tensor dq = Tensor::Empty(qs.backend(), qs.shape(), qs.dtype());
@@ -67,7 +101,8 @@ struct AttentionOp : Op {
                                   .dk = dk.mutable_view(),
                                   .dv = dv.mutable_view()});
     }
-    return {needs(0) ? dq : Tensor(), needs(1) ? dk : Tensor(), needs(2) ? dv : Tensor()};
+    return {needs(0) ? dq : Tensor(), needs(1) ? dk : Tensor(), needs(2) ? dv : Tensor(),
+            needs(3) ? SinkGradient(dy) : Tensor()};
   }
 };
 
@@ -115,8 +150,14 @@ Tensor Attention(const Tensor& q, const Tensor& k, const Tensor& v, AttentionOpt
       GradEnabled() && (RequiresGrad(q) || RequiresGrad(k) || RequiresGrad(v));
   CheckSpans(options, q.dim(0), k.dim(0), differentiates);
   AttentionOp op;
+  op.sink_value = options.sinks.value;
+  if (op.sink_value.defined()) {
+    LORICA_CHECK(op.sink_value.shape() == Shape({q.dim(1)}), "[attention] ", q.dim(1),
+                 " sinks expected, found ", op.sink_value.shape());
+  }
+  const Tensor leaf = options.sinks.leaf;
   op.options = std::move(options);
-  return Apply(std::move(op), q, k, v);
+  return Apply(std::move(op), q, k, v, leaf);
 }
 
 }  // namespace lorica

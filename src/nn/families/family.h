@@ -17,7 +17,7 @@ namespace lorica::internal {
 struct Family {
   absl::string_view name;          // `model_type`
   absl::string_view architecture;  // the class in transformers
-  absl::string_view gguf;          // `general.architecture`
+  absl::string_view gguf = {};     // `general.architecture`; empty: not read from GGUF files
 
   // Sets what all models of the family have and no field says: the shape of a block, scales that
   // follow from sizes. The sizes are in `config` already. Null: a Llama block.
@@ -29,6 +29,7 @@ struct Family {
   double rope_theta = 10000;
   bool local_rope = false;               // a second rotation, of the layers with a window
   bool names_hidden_activation = false;  // its field for the activation
+  bool latent = false;                   // latent attention; its sizes are read before `shape`
   // Fields of config.json that read_json reads, beyond those that all families share.
   absl::Span<const absl::string_view> keys = {};
   // The shared fields are in `config` already.
@@ -45,15 +46,25 @@ struct Family {
   bool gguf_interleaves_rotation = false;
 };
 
+const Family& DeepseekV2Family();
+const Family& DeepseekV3Family();
 const Family& Gemma2Family();
 const Family& Gemma3Family();
+const Family& Glm4MoeFamily();
+const Family& Glm4MoeLiteFamily();
+const Family& GptOssFamily();
 const Family& GraniteFamily();
 const Family& LlamaFamily();
+const Family& MiniMaxM2Family();
 const Family& MistralFamily();
+const Family& MixtralFamily();
 const Family& Olmo2Family();
+const Family& OlmoeFamily();
 const Family& Phi3Family();
 const Family& Qwen2Family();
+const Family& Qwen2MoeFamily();
 const Family& Qwen3Family();
+const Family& Qwen3MoeFamily();
 const Family& SmolLm3Family();
 
 // By `model_type`, and by `general.architecture`; null where the name is unknown.

@@ -1,0 +1,180 @@
+// DeepSeek-V2, DeepSeek-V3 and GLM-4.7-Flash: latent attention, leading dense blocks, then mixtures
+// of experts with shared experts. DeepSeek-AI, "DeepSeek-V2", 2024; "DeepSeek-V3", 2024.
+#include <nlohmann/json.hpp>
+
+#include "absl/strings/str_cat.h"
+#include "lorica/io/quoted.h"
+#include "lorica/nn/families/expert_fields.h"
+#include "lorica/nn/families/family.h"
+#include "lorica/tensor/status.h"
+
+namespace lorica::internal {
+namespace {
+
+constexpr absl::string_view kKeys[] = {
+    "attention_bias",
+    "aux_loss_alpha",
+    "ep_size",
+    "first_k_dense_replace",
+    "kv_lora_rank",
+    "mlp_bias",
+    "mlp_layer_types",
+    "moe_intermediate_size",
+    "moe_layer_freq",
+    "n_group",
+    "n_routed_experts",
+    "n_shared_experts",
+    "norm_topk_prob",
+    "num_experts",
+    "num_experts_per_tok",
+    "num_local_experts",
+    "num_mtp_layers",
+    "num_nextn_predict_layers",
+    "output_router_logits",
+    "pretraining_tp",
+    "q_lora_rank",
+    "qk_head_dim",
+    "qk_nope_head_dim",
+    "qk_rope_head_dim",
+    "rope_interleave",
+    "routed_scaling_factor",
+    "scoring_func",
+    "seq_aux",
+    "topk_group",
+    "topk_method",
+    "v_head_dim",
+};
+
+// A word that must be the one with which transformers computes, where it is there.
+absl::Status Expect(const JsonObject& json, absl::string_view key, absl::string_view value) {
+  LORICA_ASSIGN_OR_RETURN(const std::string found, json.StringOr(key, value));
+  if (found == value) return absl::OkStatus();
+  return json.Wrong(key, absl::StrCat("expected ", Quoted(value), ", found ", Quoted(found)));
+}
+
+absl::Status ReadCommon(const JsonObject& json, ModelConfig& config) {
+  LORICA_ASSIGN_OR_RETURN(config.o_bias, json.BoolOr("attention_bias", false));
+  LORICA_ASSIGN_OR_RETURN(config.mlp_bias, json.BoolOr("mlp_bias", false));
+  if (config.mlp_bias) return json.Wrong("mlp_bias", "expected false");
+  LORICA_ASSIGN_OR_RETURN(config.rope.interleaved, json.BoolOr("rope_interleave", true));
+  LORICA_RETURN_IF_ERROR(ReadExperts(json, "moe_intermediate_size", config));
+  LORICA_RETURN_IF_ERROR(ReadDeepseekRouter(json, config));
+  LORICA_ASSIGN_OR_RETURN(const std::vector<bool> sparse, ReadSparseBehindDense(json, config));
+  SetSparse(sparse, config);
+  LORICA_ASSIGN_OR_RETURN(const int64_t mtp, json.IntOr("num_mtp_layers", 0));
+  LORICA_ASSIGN_OR_RETURN(config.skipped_layers, json.IntOr("num_nextn_predict_layers", mtp));
+  return absl::OkStatus();
+}
+
+absl::Status ReadV2(const JsonObject& json, ModelConfig& config) {
+  LORICA_RETURN_IF_ERROR(ReadCommon(json, config));
+  RouterOptions& router = config.moe.router;
+  LORICA_RETURN_IF_ERROR(Expect(json, "scoring_func", "softmax"));
+  LORICA_ASSIGN_OR_RETURN(const std::string method, json.StringOr("topk_method", "greedy"));
+  if (method == "greedy") {
+    router.groups = router.top_groups = 1;
+  } else if (method == "group_limited_greedy") {
+    router.group_score = RouterOptions::GroupScore::kMax;
+    router.closed_group = RouterOptions::ClosedGroup::kZero;
+  } else {
+    return json.Wrong("topk_method", absl::StrCat("expected \"greedy\" or \"group_limited_greedy\"",
+                                                  ", found ", Quoted(method)));
+  }
+  // transformers keeps the field and never divides.
+  LORICA_ASSIGN_OR_RETURN(const bool normalize, json.BoolOr("norm_topk_prob", false));
+  if (normalize) {
+    config.notes.push_back(
+        absl::StrCat(json.where(), ": norm_topk_prob has no effect in this family"));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status ReadV3(const JsonObject& json, ModelConfig& config) {
+  LORICA_RETURN_IF_ERROR(ReadCommon(json, config));
+  LORICA_RETURN_IF_ERROR(Expect(json, "scoring_func", "sigmoid"));
+  LORICA_RETURN_IF_ERROR(Expect(json, "topk_method", "noaux_tc"));
+  RouterOptions& router = config.moe.router;
+  router.score = ScoreFunction::kSigmoid;
+  router.group_score = RouterOptions::GroupScore::kTopTwoSum;
+  router.closed_group = RouterOptions::ClosedGroup::kMinusInfinity;
+  LORICA_ASSIGN_OR_RETURN(router.normalize, json.BoolOr("norm_topk_prob", true));
+  config.moe.correction_bias = true;
+  if (router.groups > 1 && config.moe.experts / router.groups < 2) {
+    return json.Wrong("n_group", absl::StrCat("expected two experts or more in each of ",
+                                              router.groups, " groups"));
+  }
+  return absl::OkStatus();
+}
+
+void WriteCommon(const ModelConfig& config, OrderedJson& json) {
+  const LatentSizes& latent = config.latent;
+  json["attention_bias"] = config.o_bias;
+  json["q_lora_rank"] =
+      latent.q_lora_rank > 0 ? OrderedJson(latent.q_lora_rank) : OrderedJson(nullptr);
+  json["kv_lora_rank"] = latent.kv_lora_rank;
+  json["qk_nope_head_dim"] = latent.qk_nope_head_dim;
+  json["qk_rope_head_dim"] = latent.qk_rope_head_dim;
+  json["v_head_dim"] = latent.v_head_dim;
+  json["head_dim"] = latent.qk_rope_head_dim;
+  WriteExperts(config, "n_routed_experts", "moe_intermediate_size", json);
+  WriteDeepseekRouter(config, json);
+}
+
+void WriteV2(const ModelConfig& config, OrderedJson& json) {
+  WriteCommon(config, json);
+  WriteFirstDense(config, json);
+  json["topk_method"] = config.moe.router.groups > 1 ? "group_limited_greedy" : "greedy";
+}
+
+void WriteV3(const ModelConfig& config, OrderedJson& json) {
+  WriteCommon(config, json);
+  WriteFirstDense(config, json);
+  json["rope_interleave"] = config.rope.interleaved;
+  json["num_nextn_predict_layers"] = 0;  // they aren't written
+}
+
+void WriteLite(const ModelConfig& config, OrderedJson& json) {
+  WriteCommon(config, json);
+  WriteSparseTypes(config, json);
+  json["rope_interleave"] = config.rope.interleaved;
+}
+
+}  // namespace
+
+const Family& DeepseekV2Family() {
+  static constexpr Family kFamily = {.name = "deepseek_v2",
+                                     .architecture = "DeepseekV2ForCausalLM",
+                                     .latent = true,
+                                     .keys = kKeys,
+                                     .read_json = ReadV2,
+                                     .write_json = WriteV2};
+  return kFamily;
+}
+
+const Family& DeepseekV3Family() {
+  static constexpr Family kFamily = {
+      .name = "deepseek_v3",
+      .architecture = "DeepseekV3ForCausalLM",
+      .defaults = R"({"n_group": 8, "topk_group": 4, "first_k_dense_replace": 3,
+                      "routed_scaling_factor": 2.5, "n_shared_experts": 1})",
+      .latent = true,
+      .keys = kKeys,
+      .read_json = ReadV3,
+      .write_json = WriteV3};
+  return kFamily;
+}
+
+const Family& Glm4MoeLiteFamily() {
+  static constexpr Family kFamily = {
+      .name = "glm4_moe_lite",
+      .architecture = "Glm4MoeLiteForCausalLM",
+      .defaults = R"({"first_k_dense_replace": 1, "routed_scaling_factor": 1.8,
+                      "n_shared_experts": 1})",
+      .latent = true,
+      .keys = kKeys,
+      .read_json = ReadV3,
+      .write_json = WriteLite};
+  return kFamily;
+}
+
+}  // namespace lorica::internal

@@ -1,0 +1,71 @@
+// GLM-4.5: partly rotated heads, leading dense blocks, then mixtures with shared experts and the
+// router of DeepSeek-V3. GLM-4.5 team, "GLM-4.5", 2025.
+#include <nlohmann/json.hpp>
+
+#include "lorica/nn/families/expert_fields.h"
+#include "lorica/nn/families/family.h"
+#include "lorica/tensor/status.h"
+
+namespace lorica::internal {
+namespace {
+
+constexpr absl::string_view kKeys[] = {"attention_bias",
+                                       "first_k_dense_replace",
+                                       "moe_intermediate_size",
+                                       "n_group",
+                                       "n_routed_experts",
+                                       "n_shared_experts",
+                                       "norm_topk_prob",
+                                       "num_experts",
+                                       "num_experts_per_tok",
+                                       "num_local_experts",
+                                       "num_mtp_layers",
+                                       "num_nextn_predict_layers",
+                                       "output_router_logits",
+                                       "routed_scaling_factor",
+                                       "topk_group",
+                                       "use_qk_norm"};
+
+absl::Status ReadJson(const JsonObject& json, ModelConfig& config) {
+  LORICA_ASSIGN_OR_RETURN(config.qkv_bias, json.BoolOr("attention_bias", false));
+  LORICA_ASSIGN_OR_RETURN(const bool norms, json.BoolOr("use_qk_norm", false));
+  if (norms) config.qk_norm = QkNorm::kHead;
+  LORICA_RETURN_IF_ERROR(ReadExperts(json, "moe_intermediate_size", config));
+  LORICA_RETURN_IF_ERROR(ReadDeepseekRouter(json, config));
+  RouterOptions& router = config.moe.router;
+  router.score = ScoreFunction::kSigmoid;
+  router.group_score = RouterOptions::GroupScore::kTopTwoSum;
+  router.closed_group = RouterOptions::ClosedGroup::kMinusInfinity;
+  LORICA_ASSIGN_OR_RETURN(router.normalize, json.BoolOr("norm_topk_prob", true));
+  config.moe.correction_bias = true;
+  LORICA_ASSIGN_OR_RETURN(const std::vector<bool> sparse, ReadSparseBehindDense(json, config));
+  SetSparse(sparse, config);
+  LORICA_ASSIGN_OR_RETURN(const int64_t mtp, json.IntOr("num_mtp_layers", 0));
+  LORICA_ASSIGN_OR_RETURN(config.skipped_layers, json.IntOr("num_nextn_predict_layers", mtp));
+  return absl::OkStatus();
+}
+
+void WriteJson(const ModelConfig& config, OrderedJson& json) {
+  json["attention_bias"] = config.qkv_bias;
+  json["use_qk_norm"] = config.qk_norm == QkNorm::kHead;
+  WriteExperts(config, "n_routed_experts", "moe_intermediate_size", json);
+  WriteDeepseekRouter(config, json);
+  WriteFirstDense(config, json);
+  json["num_nextn_predict_layers"] = 0;  // they aren't written
+}
+
+}  // namespace
+
+const Family& Glm4MoeFamily() {
+  static constexpr Family kFamily = {
+      .name = "glm4_moe",
+      .architecture = "Glm4MoeForCausalLM",
+      .defaults = R"({"first_k_dense_replace": 1, "n_shared_experts": 1,
+                      "partial_rotary_factor": 0.5})",
+      .keys = kKeys,
+      .read_json = ReadJson,
+      .write_json = WriteJson};
+  return kFamily;
+}
+
+}  // namespace lorica::internal
