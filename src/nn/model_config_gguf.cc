@@ -76,11 +76,6 @@ absl::StatusOr<ModelConfig> ModelConfigFromGguf(const GgufFile& file) {
     return Bad(file, absl::StrCat("general.architecture: ", Quoted(architecture),
                                   " is not supported, only ", internal::GgufFamilyNames(), " are"));
   }
-  LORICA_ASSIGN_OR_RETURN(const uint64_t splits, file.GetU64Or("split.count", 1));
-  if (splits > 1) {
-    return Bad(
-        file, absl::StrCat("split.count: expected a whole model, found one of ", splits, " parts"));
-  }
   const std::string prefix = architecture + ".";
   ModelConfig config;
   config.family = std::string(family->name);

@@ -106,7 +106,7 @@ TEST_F(GgufModelTest, GgufMetadataThatChangesTheMathsIsAnError) {
       {[](GgufMetadata& m) { m.SetF32("llama.attention.clamp_kqv", 2); }, "clamp_kqv"},
       {[](GgufMetadata& m) { m.SetBool("llama.attention.causal", false); }, "attention.causal"},
       {[](GgufMetadata& m) { m.SetString("llama.expert_count", "x"); }, "expert_count"},
-      {[](GgufMetadata& m) { m.SetU32("split.count", 3); }, "split.count"},
+      {[](GgufMetadata& m) { m.SetU32("split.count", 3); }, "split.no"},
   };
   TempFolder folder;
   for (const Case& one : cases) {
