@@ -54,8 +54,17 @@ def gguf_seeds():
         'tokenizer.ggml.token_type': (array, struct.pack('<IQ3i', 5, 3, 1, 1, 1)),
     }
     q4_1 = struct.pack('<HH', 0x3C00, 0) + bytes(range(16))
+    # One block of every block type that is read: elements and bytes by number.
+    blocks = {2: (32, 18), 3: (32, 20), 6: (32, 22), 7: (32, 24), 8: (32, 34), 10: (256, 84), 11: (256, 110),
+              12: (256, 144), 13: (256, 176), 14: (256, 210), 20: (32, 18), 23: (256, 136), 39: (32, 17)}
+    every = {f'blk.{kind}': ([elements], kind, bytes(i % 256 for i in range(size)))
+             for kind, (elements, size) in blocks.items()}
+    u16 = 2
+    parts = [gguf({'split.no': (u16, struct.pack('<H', number)), 'split.count': (u16, struct.pack('<H', 2)),
+                   'split.tensors.count': (5, struct.pack('<i', 2))}, {name: ([2], 0, bytes(8))})
+             for number, name in enumerate(('a', 'b'))]
     return [gguf(values, {'token_embd.weight': ([2, 3], 0, bytes(24)), 'blk.0.attn_q.weight': ([32, 1], 3, q4_1)}),
-            gguf({}, {})]
+            gguf({}, every), b''.join(parts), gguf({}, {})]
 
 
 def tokenizer_seeds():
@@ -152,12 +161,24 @@ RECORDS = [
     {'input_ids': [1, 2, 3], 'labels': [-100, 2, 3], 'attention_mask': [1, 1, 1]},
 ]
 
+PEFT_CONFIGS = [
+    {'peft_type': 'LORA', 'r': 4, 'lora_alpha': 8, 'target_modules': ['q_proj', 'down_proj'], 'use_rslora': True,
+     'layers_to_transform': [0, 3], 'layers_pattern': ['layers', 'h'], 'modules_to_save': ['lm_head'],
+     'rank_pattern': {r'layers\.\d+\.q_proj': 2}, 'alpha_pattern': {'down_proj': 1.5}, 'bias': 'none'},
+    {'peft_type': 'LORA', 'target_modules': r'.*\.(?P<a>q|k)_proj', 'exclude_modules': '.*0.*',
+     'modules_to_save': ['embed_tokens'], 'ensure_weight_tying': True},
+    {'peft_type': 'LORA', 'target_modules': 'all-linear', 'exclude_modules': ['lm_head'], 'use_dora': False},
+]
+
 SEEDS = {
     'safetensors': lambda: [
         safetensors({'a': ('F32', [2, 2], bytes(16)), 'b.weight': ('BF16', [3], bytes(6))}, {'format': 'pt'}),
         safetensors({'empty': ('I64', [0, 4], b''), 'scalar': ('F64', [], bytes(8))}),
+        safetensors({'w': ('F8_E4M3', [3, 4], bytes(range(12))), 'w_scale_inv': ('F32', [2, 2], bytes(16)),
+                     'v': ('F8_E5M2', [2, 2, 3], bytes(12)), 'v_scale_inv': ('F8_E8M0', [2, 1, 1], bytes(2))}),
         safetensors({})],
     'gguf': gguf_seeds,
+    'peft_config': lambda: [json.dumps(one).encode() for one in PEFT_CONFIGS],
     'tokenizer': tokenizer_seeds,
     'sentencepiece': sentencepiece_seeds,
     'jinja': lambda: [text.encode() for text in JINJA],
