@@ -157,6 +157,10 @@ std::vector<BadInput> BadModels() {
            GgufHeader(3, 0, 1) + Raw<uint64_t>(uint64_t{1} << 61) + "general"),
       Gguf("gguf_unknown_value_type", "m.gguf",
            absl::StrCat(GgufHeader(3, 0, 1), GgufText("a"), Raw<uint32_t>(99))),
+      Gguf(
+          "gguf_second_part_of_three", "expected the first part of 3",
+          absl::StrCat(GgufHeader(3, 0, 2), GgufText("split.count"), Raw<uint32_t>(4),
+                       Raw<uint32_t>(3), GgufText("split.no"), Raw<uint32_t>(4), Raw<uint32_t>(1))),
       Gguf("gguf_nested_arrays", "m.gguf",
            absl::StrCat(GgufHeader(3, 0, 1), GgufText("a"), Raw<uint32_t>(9), Raw<uint32_t>(9),
                         Raw<uint64_t>(1))),
