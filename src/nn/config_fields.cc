@@ -20,6 +20,7 @@ constexpr absl::string_view kHarmless[] = {
     "_attn_implementation_autoset",
     "_name_or_path",
     "attn_implementation",
+    "auto_map",
     "bad_words_ids",
     "begin_suppress_tokens",
     "cache_implementation",

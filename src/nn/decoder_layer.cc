@@ -75,7 +75,7 @@ std::unique_ptr<Sublayer> MakeFeedForward(const ModelConfig& config, int index, 
 
 DecoderLayer::DecoderLayer(const ModelConfig& config, int index, std::shared_ptr<Rotary> rotary,
                            DType compute)
-    : norms_(config.norms), residual_scale_(config.residual_scale) {
+    : norms_(config.norms), residual_scale_(config.residual_scale), compute_(compute) {
   attention_.body = MakeAttention(config, index, std::move(rotary), compute);
   feed_forward_.body = MakeFeedForward(config, index, compute);
   for (Branch* branch : {&attention_, &feed_forward_}) {
@@ -88,7 +88,8 @@ DecoderLayer::DecoderLayer(const ModelConfig& config, int index, std::shared_ptr
 }
 
 Tensor DecoderLayer::Added(const Tensor& x, Branch& branch, const ForwardContext& context) const {
-  Tensor y = branch.before.has_value() ? branch.before->Forward(x, context) : x;
+  // The residual stream may be wider than the compute type; a norm narrows it.
+  Tensor y = branch.before.has_value() ? branch.before->Forward(x, context) : Cast(x, compute_);
   y = branch.body->Forward(y, context);
   if (branch.after.has_value()) y = branch.after->Forward(y, context);
   if (residual_scale_ != 1) y = Affine(y, residual_scale_);

@@ -23,7 +23,8 @@ class DecoderLayer : public Module {
  public:
   // `rotary` null: positions aren't rotated.
   DecoderLayer(const ModelConfig& config, int index, std::shared_ptr<Rotary> rotary, DType compute);
-  Tensor Forward(const Tensor& x, const ForwardContext& context);  // [T, C] -> [T, C]
+  // x [T, C] -> [T, C], both of the compute type or its accumulator type.
+  Tensor Forward(const Tensor& x, const ForwardContext& context);
   void Visit(ModuleVisitor& visitor) override;
 
  private:
@@ -35,6 +36,7 @@ class DecoderLayer : public Module {
 
   NormPlacement norms_;
   double residual_scale_;
+  DType compute_;
   Branch attention_, feed_forward_;
 };
 

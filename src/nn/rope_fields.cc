@@ -120,8 +120,22 @@ absl::Status ReadLongRope(const JsonObject& rope, RopeConfig& config) {
   return absl::OkStatus();
 }
 
+absl::Status ReadFactor(const JsonObject& rope, const KindFields& kind, const Outer& outer,
+                        RopeConfig& config) {
+  const bool inferred = kind.kind == Kind::kYarn || kind.kind == Kind::kLongRope;
+  if (inferred && !rope.Has("factor")) {
+    config.factor =
+        static_cast<double>(outer.max_positions) / static_cast<double>(config.original_positions);
+  } else {
+    LORICA_ASSIGN_OR_RETURN(config.factor, rope.Double("factor"));
+  }
+  if (config.factor > 0) return absl::OkStatus();
+  return rope.Wrong("factor", absl::StrCat("expected a positive number, found ", config.factor));
+}
+
 absl::Status ReadScaling(const JsonObject& rope, const KindFields& kind, const Outer& outer,
                          RopeConfig& config) {
+  if (kind.kind == Kind::kLinear) return ReadFactor(rope, kind, outer, config);
   // Absent it means what the model was trained for; dynamic scaling looks at nothing else.
   config.original_positions = outer.max_positions;
   if (kind.kind != Kind::kDynamic) {
@@ -135,16 +149,7 @@ absl::Status ReadScaling(const JsonObject& rope, const KindFields& kind, const O
                       absl::StrCat("expected a positive number here or in ",
                                    "max_position_embeddings, found ", config.original_positions));
   }
-  const bool inferred = kind.kind == Kind::kYarn || kind.kind == Kind::kLongRope;
-  if (inferred && !rope.Has("factor")) {
-    config.factor =
-        static_cast<double>(outer.max_positions) / static_cast<double>(config.original_positions);
-  } else {
-    LORICA_ASSIGN_OR_RETURN(config.factor, rope.Double("factor"));
-  }
-  if (!(config.factor > 0)) {
-    return rope.Wrong("factor", absl::StrCat("expected a positive number, found ", config.factor));
-  }
+  LORICA_RETURN_IF_ERROR(ReadFactor(rope, kind, outer, config));
   if (kind.kind == Kind::kLlama3) {
     LORICA_ASSIGN_OR_RETURN(config.low_frequency_factor, rope.Double("low_freq_factor"));
     LORICA_ASSIGN_OR_RETURN(config.high_frequency_factor, rope.Double("high_freq_factor"));

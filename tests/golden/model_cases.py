@@ -130,14 +130,15 @@ def family_cases():
                 attn_logit_softcapping=1.5, final_logit_softcapping=2.5, rope_parameters=plain)),
         "gemma3_text": case(
             28, "norms of q and k, window of 5 and a base of its own in layers 0 and 1, linear "
-            "scaling in layer 2, tied", Gemma3TextConfig(
+            "scaling in layer 2, tied; an adapter on the scaled embedding too", Gemma3TextConfig(
                 **small, hidden_size=20, num_hidden_layers=3, num_attention_heads=4,
                 num_key_value_heads=2, head_dim=6, query_pre_attn_scalar=9, sliding_window=5,
                 layer_types=["sliding_attention", "sliding_attention", "full_attention"],
                 rope_parameters={
                     "sliding_attention": {"rope_type": "default", "rope_theta": 10000.0},
                     "full_attention": {"rope_type": "linear", "factor": 8.0,
-                                       "rope_theta": 1000000.0}})),
+                                       "rope_theta": 1000000.0}}),
+            ALL_LINEARS + ["embed_tokens"]),
         "phi3": case(
             29, "fused projections, longrope over 16 positions on 6 of 8 channels", Phi3Config(
                 **small, hidden_size=24, num_hidden_layers=2, num_attention_heads=3,

@@ -88,9 +88,11 @@ TEST_P(FamiliesTest, PackingChangesNoBit) {
 // Every parameter of the base, norms of heads and norms by 1 + weight included.
 TEST_P(FamiliesTest, GradientsOfTwoSequencesAreThoseOfOnePassEach) {
   std::map<std::string, std::vector<double>> sums[2];
+  bool tied = false;
   for (const bool packed : {false, true}) {
     const auto model = Load(DType::kF64);
     MakeTrainable(*model);
+    tied = model->config().tied;
     const std::vector<int32_t> ids = RandomIds(28, model->config().vocab_size, 5);
     const auto run = [&](const std::vector<int64_t>& lengths, int64_t begin, int64_t end,
                          bool recompute) {
@@ -109,7 +111,16 @@ TEST_P(FamiliesTest, GradientsOfTwoSequencesAreThoseOfOnePassEach) {
       sums[packed][path] = Grad(parameter.master()).ToDoubles();
     });
   }
-  EXPECT_EQ(sums[0], sums[1]);
+  for (const auto& [path, values] : sums[0]) {
+    // A table that is the head too gets its two shares in the order of the passes.
+    if (tied && path == "model.embed_tokens.weight") {
+      const Tensor want =
+          Tensor::FromHost<double>(backend_, {static_cast<int64_t>(values.size())}, values);
+      EXPECT_TRUE(Near(want, sums[1].at(path), 1e-13));
+      continue;
+    }
+    EXPECT_TRUE(values == sums[1].at(path)) << path;
+  }
 }
 
 TEST_P(FamiliesTest, DeclaredSizeIsThatOfTheModel) {

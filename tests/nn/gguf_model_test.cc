@@ -97,8 +97,6 @@ TEST_F(GgufModelTest, GgufMetadataThatChangesTheMathsIsAnError) {
       {[](GgufMetadata& m) { m.SetF32("llama.rope.scaling.attn_factor", 2); }, "attn_factor: 2"},
       {[](GgufMetadata& m) { m.SetF32("llama.rope.scaling.yarn_log_multiplier", 2); },
        "yarn_log_multiplier"},
-      {[](GgufMetadata& m) { m.SetU32("llama.rope.dimension_count", 4); },
-       "llama.rope.dimension_count: expected the key_length 10, found 4"},
       {[](GgufMetadata& m) { m.SetU32("llama.expert_count", 8); }, "expert_count: u32 8"},
       {[](GgufMetadata& m) { m.SetI32("llama.attention.sliding_window", -8); }, "sliding_window"},
       {[](GgufMetadata& m) { m.SetF32("llama.embedding_scale", 12); }, "embedding_scale"},
@@ -116,6 +114,12 @@ TEST_F(GgufModelTest, GgufMetadataThatChangesTheMathsIsAnError) {
     EXPECT_THAT(LoadError(folder / "m.gguf", backend_),
                 AllOf(HasSubstr("m.gguf"), HasSubstr(one.message)));
   }
+  ModelConfig partial = model->config();
+  partial.rope.channels = 4;
+  WriteGguf(folder / "m.gguf", *model, MetadataOf(partial));
+  EXPECT_THAT(LoadError(folder / "m.gguf", backend_),
+              HasSubstr("llama.rope.dimension_count: expected the key_length 10, found 4"));
+
   GgufMetadata neutral = MetadataOf(model->config());
   neutral.SetString("llama.rope.scaling.type", "none");
   neutral.SetU32("llama.expert_count", 0);

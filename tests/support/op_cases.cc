@@ -338,18 +338,22 @@ void AddTransformerParts(std::vector<OpCase>& rows) {
         return y;
       },
       3, 4 * 2 * 4));
-  rows.push_back(MakeCase(
-      "rms_norm", {{4, 9}, {9}}, [](const Inputs& x) { return RmsNorm(x[0], x[1], 1e-3); },
-      [](const std::vector<Values>& x) {
-        Values y = x[0];
-        for (int t = 0; t < 4; ++t) {
-          double s = 0;
-          for (int c = 0; c < 9; ++c) s += x[0][t * 9 + c] * x[0][t * 9 + c];
-          for (int c = 0; c < 9; ++c) y[t * 9 + c] *= x[1][c] / std::sqrt(s / 9 + 1e-3);
-        }
-        return y;
-      },
-      9, (36 + 4 + 9) * 4));
+  for (const bool offset : {true, false}) {
+    rows.push_back(MakeCase(
+        offset ? "rms_norm_offset" : "rms_norm", {{4, 9}, {9}},
+        [offset](const Inputs& x) { return RmsNorm(x[0], x[1], 1e-3, nullptr, offset); },
+        [offset](const std::vector<Values>& x) {
+          Values y = x[0];
+          for (int t = 0; t < 4; ++t) {
+            double s = 0;
+            for (int c = 0; c < 9; ++c) s += x[0][t * 9 + c] * x[0][t * 9 + c];
+            for (int c = 0; c < 9; ++c)
+              y[t * 9 + c] *= (x[1][c] + offset) / std::sqrt(s / 9 + 1e-3);
+          }
+          return y;
+        },
+        9, (36 + 4 + 9) * 4));
+  }
   rows.back().benchmark_shapes = {{2048, 576}, {576}};
   rows.push_back(MakeCase(
       "swiglu", {{4, 9}, {4, 9}}, [](const Inputs& x) { return SwiGlu(x[0], x[1]); },
