@@ -54,7 +54,7 @@ StoredType TypeToWrite(const StoredTensorInfo& stored, absl::string_view name,
 struct Piece {
   GgufTensorSpec spec;
   const Parameter* parameter = nullptr;
-  int64_t interleaved_heads = 0;  // GgufPlace
+  GgufPlace place;  // of the parameter
 };
 
 // The reverse of what the loader does: row h * rows / 2 + j of every head becomes row 2 j + h.
@@ -77,15 +77,17 @@ absl::Status AppendParameter(GgufWriter& writer, const Piece& piece) {
   Backend& backend = values.backend();
   const Tensor flat = values.WithShape({values.numel()});
   // Rows of a head change places, so such a tensor is held whole.
-  const int64_t step = piece.interleaved_heads > 0 ? flat.numel() : kStretch;
+  const int64_t heads = piece.place.interleaved_heads;
+  const int64_t step = heads > 0 ? flat.numel() : kStretch;
   std::vector<float> floats;
   for (int64_t begin = 0; begin < flat.numel(); begin += step) {
     const int64_t count = std::min(step, flat.numel() - begin);
     floats.resize(static_cast<size_t>(count));
     const Tensor part = raw::Contiguous(raw::Cast(flat.Narrow(0, begin, count), DType::kF32));
     backend.CopyToHost(part.view(), floats.data());
-    if (piece.interleaved_heads > 0) {
-      floats = Interleave(floats, piece.interleaved_heads, values.dim(0));
+    if (heads > 0) floats = Interleave(floats, heads, values.dim(0));
+    if (piece.place.added != 0) {  // even +0 would change a -0
+      for (float& value : floats) value += static_cast<float>(piece.place.added);
     }
     LORICA_ASSIGN_OR_RETURN(const std::vector<uint8_t> bytes,
                             EncodeFloats(piece.spec.name, piece.spec.type, floats));
@@ -170,7 +172,7 @@ absl::StatusOr<WrittenWeights> WriteGgufAsGguf(const ChangedModel& changed,
     types_changed = types_changed || piece.spec.type != stored.type;
     if (is_changed) {
       piece.parameter = found->second.first;
-      piece.interleaved_heads = found->second.second.interleaved_heads;
+      piece.place = found->second.second;
     }
     pieces.push_back(std::move(piece));
   };

@@ -107,5 +107,87 @@ TEST(FamilyConfigTest, KindsOfRotationFillWhatIsAbsent) {
   EXPECT_EQ(Parse(json)->rope.channels, 4);
 }
 
+// Published sizes, from what the published files say.
+TEST(FamilyConfigTest, PublishedModelsAreReadInFull) {
+  struct Published {
+    const char* name;
+    const char* config;
+    int64_t parameters;
+  };
+  const Published published[] = {
+      {"Llama-3.2-1B",
+       R"({"model_type": "llama", "architectures": ["LlamaForCausalLM"], "attention_bias": false,
+           "attention_dropout": 0.0, "head_dim": 64, "hidden_act": "silu", "hidden_size": 2048,
+           "initializer_range": 0.02, "intermediate_size": 8192, "max_position_embeddings": 131072,
+           "mlp_bias": false, "num_attention_heads": 32, "num_hidden_layers": 16,
+           "num_key_value_heads": 8, "pretraining_tp": 1, "rms_norm_eps": 1e-05,
+           "rope_scaling": {"factor": 32.0, "high_freq_factor": 4.0, "low_freq_factor": 1.0,
+                            "original_max_position_embeddings": 8192, "rope_type": "llama3"},
+           "rope_theta": 500000.0, "tie_word_embeddings": true, "torch_dtype": "bfloat16",
+           "transformers_version": "4.45.0.dev0", "use_cache": true, "vocab_size": 128256})",
+       1'235'814'400},
+      {"Mistral-7B-v0.1",
+       R"({"model_type": "mistral", "architectures": ["MistralForCausalLM"], "hidden_act": "silu",
+           "hidden_size": 4096, "intermediate_size": 14336, "max_position_embeddings": 32768,
+           "num_attention_heads": 32, "num_hidden_layers": 32, "num_key_value_heads": 8,
+           "rms_norm_eps": 1e-05, "rope_theta": 10000.0, "sliding_window": 4096,
+           "tie_word_embeddings": false, "vocab_size": 32000})",
+       7'241'732'096},
+      {"Qwen3-0.6B",
+       R"({"model_type": "qwen3", "architectures": ["Qwen3ForCausalLM"], "attention_bias": false,
+           "head_dim": 128, "hidden_act": "silu", "hidden_size": 1024, "intermediate_size": 3072,
+           "max_position_embeddings": 40960, "max_window_layers": 28, "num_attention_heads": 16,
+           "num_hidden_layers": 28, "num_key_value_heads": 8, "rms_norm_eps": 1e-06,
+           "rope_scaling": null, "rope_theta": 1000000, "sliding_window": null,
+           "tie_word_embeddings": true, "use_sliding_window": false, "vocab_size": 151936})",
+       596'049'920},
+      {"SmolLM3-3B",
+       R"({"model_type": "smollm3", "architectures": ["SmolLM3ForCausalLM"],
+           "attention_bias": false, "hidden_act": "silu", "hidden_size": 2048,
+           "intermediate_size": 11008, "max_position_embeddings": 65536, "max_window_layers": 28,
+           "mlp_bias": false, "no_rope_layer_interval": 4, "num_attention_heads": 16,
+           "num_hidden_layers": 36, "num_key_value_heads": 4, "pretraining_tp": 2,
+           "rms_norm_eps": 1e-06, "rope_scaling": null, "rope_theta": 5000000.0,
+           "sliding_window": null, "use_sliding_window": false, "vocab_size": 128256})",
+       3'075'098'624},
+      {"gemma-2-2b",
+       R"({"model_type": "gemma2", "architectures": ["Gemma2ForCausalLM"], "attention_bias": false,
+           "attn_logit_softcapping": 50.0, "cache_implementation": "hybrid",
+           "final_logit_softcapping": 30.0, "head_dim": 256, "hidden_act": "gelu_pytorch_tanh",
+           "hidden_activation": "gelu_pytorch_tanh", "hidden_size": 2304,
+           "intermediate_size": 9216, "max_position_embeddings": 8192, "num_attention_heads": 8,
+           "num_hidden_layers": 26, "num_key_value_heads": 4, "query_pre_attn_scalar": 256,
+           "rms_norm_eps": 1e-06, "rope_theta": 10000.0, "sliding_window": 4096,
+           "vocab_size": 256000})",
+       2'614'341'888},
+      {"gemma-3-1b",
+       R"({"model_type": "gemma3_text", "architectures": ["Gemma3ForCausalLM"],
+           "attention_bias": false, "attn_logit_softcapping": null,
+           "cache_implementation": "hybrid", "final_logit_softcapping": null, "head_dim": 256,
+           "hidden_activation": "gelu_pytorch_tanh", "hidden_size": 1152,
+           "intermediate_size": 6912, "max_position_embeddings": 32768, "num_attention_heads": 4,
+           "num_hidden_layers": 26, "num_key_value_heads": 1, "query_pre_attn_scalar": 256,
+           "rms_norm_eps": 1e-06, "rope_local_base_freq": 10000, "rope_scaling": null,
+           "rope_theta": 1000000, "sliding_window": 512, "sliding_window_pattern": 6,
+           "vocab_size": 262144})",
+       999'885'952},
+      {"Phi-3-mini-4k",
+       R"({"model_type": "phi3", "architectures": ["Phi3ForCausalLM"], "attention_bias": false,
+           "auto_map": {"AutoConfig": "configuration_phi3.Phi3Config"}, "embd_pdrop": 0.0,
+           "hidden_act": "silu", "hidden_size": 3072, "intermediate_size": 8192,
+           "max_position_embeddings": 4096, "num_attention_heads": 32, "num_hidden_layers": 32,
+           "num_key_value_heads": 32, "original_max_position_embeddings": 4096,
+           "resid_pdrop": 0.0, "rms_norm_eps": 1e-05, "rope_scaling": null, "rope_theta": 10000.0,
+           "sliding_window": 2047, "tie_word_embeddings": false, "vocab_size": 32064})",
+       3'821'079'552},
+  };
+  for (const Published& model : published) {
+    const auto config = ParseModelConfig(model.config, model.name);
+    ASSERT_OK(config);
+    EXPECT_THAT(config->notes, IsEmpty()) << model.name;
+    EXPECT_EQ(CountParameters(*config), model.parameters) << model.name;
+  }
+}
+
 }  // namespace
 }  // namespace lorica

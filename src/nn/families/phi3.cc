@@ -9,7 +9,8 @@
 namespace lorica::internal {
 namespace {
 
-constexpr absl::string_view kKeys[] = {"sliding_window"};
+// The biases stand in published files, but the class has none.
+constexpr absl::string_view kKeys[] = {"attention_bias", "mlp_bias", "sliding_window"};
 constexpr absl::string_view kGgufKeys[] = {"attention.sliding_window"};
 
 void Shape(ModelConfig& config) { config.fused_projections = true; }

@@ -10,10 +10,12 @@
 namespace lorica::internal {
 namespace {
 
-// pretraining_tp stands in published files, but nothing in the class looks at it.
+// pretraining_tp and max_window_layers stand in published files, but nothing in the class looks at
+// them.
 constexpr absl::string_view kKeys[] = {
-    "attention_bias", "layer_types",    "mlp_bias",       "no_rope_layer_interval",
-    "no_rope_layers", "pretraining_tp", "sliding_window", "use_sliding_window"};
+    "attention_bias",         "layer_types",    "max_window_layers", "mlp_bias",
+    "no_rope_layer_interval", "no_rope_layers", "pretraining_tp",    "sliding_window",
+    "use_sliding_window"};
 
 // What GGUF files, which don't say it, mean.
 constexpr int64_t kGgufInterval = 4;
