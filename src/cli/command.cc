@@ -10,6 +10,7 @@ std::vector<std::unique_ptr<Command>> MakeCommands() {
   commands.push_back(MakeGenerateCommand());
   commands.push_back(MakeChatCommand());
   commands.push_back(MakeMergeCommand());
+  commands.push_back(MakeConvertCommand());
   commands.push_back(MakeInspectCommand());
   commands.push_back(MakeTokenizeCommand());
   commands.push_back(MakeTemplateCommand());

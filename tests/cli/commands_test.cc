@@ -19,8 +19,8 @@ class CommandsTest : public CommandTest {
 
 TEST_F(CommandsTest, HelpAndVersion) {
   EXPECT_THAT(Output({"--help"}), HasSubstr("sft"));
-  for (const char* command :
-       {"sft", "plan", "score", "generate", "chat", "merge", "inspect", "tokenize", "template"}) {
+  for (const char* command : {"sft", "plan", "score", "generate", "chat", "merge", "convert",
+                              "inspect", "tokenize", "template"}) {
     EXPECT_THAT(Output({command, "--help"}), HasSubstr("--config")) << command;
   }
   const std::string version = Output({"--version"});

@@ -1,0 +1,52 @@
+// FactorTable: the pairs of factors in a safetensors file, by module.
+#ifndef LORICA_PEFT_LAYOUTS_FACTOR_TABLE_H_
+#define LORICA_PEFT_LAYOUTS_FACTOR_TABLE_H_
+
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "lorica/io/safetensors.h"
+#include "lorica/tensor/tensor.h"
+
+namespace lorica::layouts {
+
+struct FactorPair {
+  std::string path;  // of the module, as the file spells it, without PEFT's prefix
+  bool embedding = false;
+  const SafetensorsEntry* a = nullptr;
+  const SafetensorsEntry* b = nullptr;
+};
+
+class FactorTable {
+ public:
+  enum class Names {
+    kPeft,  // base_model.model.<path>.lora_A.weight, .lora_embedding_A
+    kMlx,   // <path>.lora_a
+  };
+  // Errors: a key of another form, a factor without its partner.
+  static absl::StatusOr<FactorTable> Open(const std::string& path, Names names, FileSystem& files);
+
+  const std::vector<FactorPair>& pairs() const { return pairs_; }  // sorted by path
+  // Copies of base weights that PEFT stores beside adapted embeddings.
+  const std::vector<std::string>& base_copies() const { return base_copies_; }
+  const std::string& where() const { return file_.where(); }
+
+  // A tensor of `rank` axes, in `dtype` (f32 or f64). Errors: another number of axes, an empty
+  // axis, no floating-point type, values that aren't finite.
+  absl::StatusOr<Tensor> Load(const SafetensorsEntry& entry, int rank, Backend& backend,
+                              DType dtype) const;
+  // "<file>: tensor "<name>": expected <expected>, found shape [...]".
+  absl::Status Wrong(const SafetensorsEntry& entry, absl::string_view expected) const;
+
+ private:
+  explicit FactorTable(SafetensorsFile file) : file_(std::move(file)) {}
+
+  SafetensorsFile file_;
+  std::vector<FactorPair> pairs_;
+  std::vector<std::string> base_copies_;
+};
+
+}  // namespace lorica::layouts
+
+#endif  // LORICA_PEFT_LAYOUTS_FACTOR_TABLE_H_
