@@ -32,13 +32,15 @@ class ConvertCommand final : public Command {
       progress.Say("left behind, because they are no part of the adapter: " +
                    absl::StrJoin(summary.left_behind, ", "));
     }
+    for (const std::string& note : summary.notes) progress.Say(note);
     if (output_.json) {
       PrintJson({{"output", options_.output},
                  {"from", summary.from},
                  {"to", options_.to},
                  {"experts", summary.expert_kind},
                  {"modules", summary.modules},
-                 {"left_behind", summary.left_behind}});
+                 {"left_behind", summary.left_behind},
+                 {"notes", summary.notes}});
     } else {
       PrintResult(absl::StrFormat("%s: %d modules from %s to %s, read again and the same\n",
                                   options_.output, summary.modules, summary.from, options_.to));

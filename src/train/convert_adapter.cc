@@ -1,5 +1,6 @@
 #include "lorica/train/convert_adapter.h"
 
+#include <algorithm>
 #include <optional>
 #include <utility>
 
@@ -97,6 +98,22 @@ absl::Status AsWriteError(absl::Status status) {
   return AsRunError(std::move(status));
 }
 
+// Families whose experts PEFT 0.21 doesn't stack from one tensor an expert.
+constexpr absl::string_view kNotStacked[] = {"qwen2_moe", "gpt_oss", "qwen3_5_moe",
+                                             "qwen3_5_moe_text"};
+
+std::vector<std::string> NotesOn(const StoredAdapter& adapter, AdapterLayout layout,
+                                 const BaseFacts& base) {
+  std::vector<std::string> notes;
+  if (layout == AdapterLayout::kPeft2d && !ExpertKindName(adapter).empty() &&
+      std::find(std::begin(kNotStacked), std::end(kNotStacked), base.model_type) !=
+          std::end(kNotStacked)) {
+    notes.push_back(absl::StrCat("PEFT with transformers 5 leaves experts of ", base.model_type,
+                                 " out of a peft-2d file without a word; it reads peft-3d"));
+  }
+  return notes;
+}
+
 }  // namespace
 
 void VisitConvertOptions(ConvertOptions& options, OptionVisitor& visitor) {
@@ -151,6 +168,7 @@ absl::StatusOr<ConvertSummary> ConvertAdapter(const ConvertOptions& options, Bac
   summary.expert_kind = std::string(ExpertKindName(source.adapter));
   summary.modules = static_cast<int64_t>(source.adapter.modules.size());
   summary.left_behind = source.adapter.left_behind;
+  summary.notes = NotesOn(source.adapter, layout, facts);
   return summary;
 }
 

@@ -29,6 +29,7 @@ struct ConvertSummary {
   std::string expert_kind;               // "fused", "split", "shared-outer", or empty
   int64_t modules = 0;                   // of the input
   std::vector<std::string> left_behind;  // tensors that are no part of an adapter
+  std::vector<std::string> notes;        // sentences: what readers of the output will make of it
 };
 
 // Reads, writes, reads what was written and compares every delta with the input's; only then does

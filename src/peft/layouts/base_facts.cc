@@ -41,6 +41,8 @@ constexpr TypeRow kTypes[] = {
     {"deepseek_v2", "deepseek2", kPlain},
     {"deepseek_v3", "deepseek2", kPlain},
     {"glm4_moe", "glm4moe", kPlain},
+    {"glm4_moe_lite", "deepseek2", kPlain},
+    {"glm_moe_dsa", "glm-dsa", kPlain},
     {"gpt_oss", "gpt-oss", {.interleaved = true, .transposed = true}},
     {"llama4_text", "llama4", {.transposed = true}},
     {"minimax", "", kNumbered},
