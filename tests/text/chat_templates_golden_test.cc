@@ -1,5 +1,5 @@
-// Templates of the shapes that public models have (tests/golden/chat_templates.json): what Python
-// renders for each conversation, or that it fails.
+// Templates of the shapes that public models have (tests/golden/chat_templates): what Python
+// renders for each conversation (chat_templates.json), or that it fails.
 #include <fstream>
 #include <sstream>
 
@@ -9,11 +9,16 @@
 namespace lorica::jinja {
 namespace {
 
-Value LoadDocument() {
-  std::ifstream file(LORICA_SOURCE_ROOT "/tests/golden/chat_templates.json");
+std::string ReadGolden(const std::string& name) {
+  std::ifstream file(LORICA_SOURCE_ROOT "/tests/golden/" + name);
+  EXPECT_TRUE(file.good()) << name;
   std::stringstream text;
   text << file.rdbuf();
-  auto json = ParseJson(text.str());
+  return text.str();
+}
+
+Value LoadDocument() {
+  auto json = ParseJson(ReadGolden("chat_templates.json"));
   EXPECT_TRUE(json.ok()) << json.status();
   return json.ok() ? *json : Value();
 }
@@ -40,7 +45,7 @@ TEST(ChatTemplatesGoldenTest, RenderWhatPythonRenders) {
     const std::string& name = entry.Get("template").as_string();
     const std::string& context = entry.Get("context").as_string();
     SCOPED_TRACE(name + " with " + context);
-    const auto parsed = Template::Parse(document.Get("templates").Get(name).as_string());
+    const auto parsed = Template::Parse(ReadGolden("chat_templates/" + name + ".jinja"));
     ASSERT_TRUE(parsed.ok()) << parsed.status();
     const auto result = parsed->Render(document.Get("contexts").Get(context), options);
     if (const Value error = entry.Get("error"); error.is_string()) {
