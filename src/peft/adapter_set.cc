@@ -45,6 +45,39 @@ Value FirstMatch(const std::vector<std::pair<std::string, Value>>& patterns,
   return fallback;
 }
 
+// A tensor that has a shape alone: one zero, seen everywhere.
+Tensor Declared(Backend& backend, const Shape& shape) {
+  const Tensor zero = Tensor::Zeros(backend, {1}, DType::kF32);
+  Shape strides = shape;
+  for (int axis = 0; axis < shape.rank(); ++axis) strides[axis] = 0;
+  return Tensor(zero.storage(), shape, strides, 0, DType::kF32);
+}
+
+// The shapes of InitFactors' result.
+LoraFactors DeclareFactors(Backend& backend, const TargetCandidate& module,
+                           const LoraConfig& config) {
+  const Shape shape = module.host->weight_shape();
+  const int64_t rank = RankOf(config, module);
+  LoraFactors factors;
+  factors.alpha = AlphaOf(config, module);
+  factors.scaling = config.scaling;
+  const auto* grouped = dynamic_cast<const nn::GroupedLinear*>(module.host);
+  if (grouped != nullptr) {
+    const bool shared = config.expert_kind == ExpertLoraKind::kSharedOuter;
+    const bool down = IsDown(module.path);
+    const int64_t out = OutputsOf(module.part, grouped->outputs(), shape[1]).count;
+    factors.a = Declared(backend, {shared && !down ? 1 : shape[0], rank, shape[2]});
+    factors.b = Declared(backend, {shared && down ? 1 : shape[0], out, rank});
+  } else if (module.host->kind() == AdapterHost::Kind::kEmbedding) {
+    factors.a = Declared(backend, {shape[0], rank});
+    factors.b = Declared(backend, {shape[1], rank});
+  } else {
+    factors.a = Declared(backend, {rank, shape[1]});
+    factors.b = Declared(backend, {shape[0], rank});
+  }
+  return factors;
+}
+
 LoraFactors InitFactors(Backend& backend, DType compute, const TargetCandidate& module,
                         const LoraConfig& config) {
   Shape shape = module.host->weight_shape();
@@ -159,11 +192,12 @@ absl::StatusOr<AdapterSet> InjectLora(Module& root, Backend& backend, DType comp
   std::vector<AdaptedModule> modules;
   for (const TargetCandidate& module : selection.selected) {
     auto adapter = std::make_shared<LoraAdapter>();
-    adapter->AddSlot(InitFactors(backend, compute, module, config));
+    adapter->AddSlot(config.declare_only ? DeclareFactors(backend, module, config)
+                                         : InitFactors(backend, compute, module, config));
     modules.push_back({module.path, module.host, std::move(adapter), module.part});
   }
   AdapterSet set(std::move(modules));
-  set.Attach();
+  if (!config.declare_only) set.Attach();
   return set;
 }
 

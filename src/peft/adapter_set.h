@@ -43,6 +43,10 @@ class AdapterSet {
   // Not trained on: they are frozen like the rest of the base.
   const std::vector<ReplacedWeight>& replaced() const { return replaced_; }
   bool empty() const { return modules_.empty(); }
+  // How the file that the set was read from has factors of experts: folded into one pair a
+  // parameter, or a pair an expert.
+  bool experts_folded() const { return experts_folded_; }
+  void set_experts_folded(bool folded) { experts_folded_ = folded; }
   // Values of all factors of `slot`.
   int64_t CountParameters(int slot = 0) const;
   // Every master of `slot` in tree order: name is path + ".lora_A" or ".lora_B".
@@ -50,8 +54,8 @@ class AdapterSet {
       int slot, const std::function<void(const std::string& name, Tensor& master)>& body) const;
   // Hangs the adapters on their modules and puts the replaced weights in, or undoes both; the
   // factors stay. A tied head whose weight is replaced, or that of its owner, has one of its own
-  // meanwhile. Adapters of gate
-  // and up of one stack of experts become one.
+  // meanwhile.
+  // Adapters of gate and up of one stack of experts become one.
   void Attach() const;
   void Detach() const;
   // The adapters alone.
@@ -61,6 +65,7 @@ class AdapterSet {
  private:
   std::vector<AdaptedModule> modules_;
   std::vector<ReplacedWeight> replaced_;
+  bool experts_folded_ = false;
 };
 
 // Freezes every parameter of the tree, then adds one slot of fresh factors to each module that the

@@ -56,6 +56,8 @@ struct LoraConfig {
   // Above 1 the rank of experts is divided by it, alpha stays: a token meets that many experts.
   // Rounded down; 0 is an error.
   int64_t expert_rank_divisor = 1;
+  // For a plan: factors have their shapes and take no memory; they can't be attached.
+  bool declare_only = false;
 };
 
 // InvalidArgument naming the field when a value is out of its range.

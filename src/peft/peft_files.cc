@@ -12,6 +12,8 @@
 #include "lorica/io/atomic_commit.h"
 #include "lorica/io/quoted.h"
 #include "lorica/io/safetensors.h"
+#include "lorica/nn/decoder.h"
+#include "lorica/peft/expert_files.h"
 #include "lorica/peft/peft_config.h"
 #include "lorica/tensor/random.h"
 #include "lorica/tensor/status.h"
@@ -113,10 +115,6 @@ absl::StatusOr<std::map<std::string, FoundModule>> SortKeys(const SafetensorsFil
                        " that can carry an adapter",
                        nearest.empty() ? "" : absl::StrCat("; the nearest is ", Quoted(nearest))));
     }
-    if (it->second.host->kind() == AdapterHost::Kind::kGroupedLinear) {
-      return absl::UnimplementedError(
-          absl::StrCat(Where(file, entry), ": adapters on grouped experts aren't supported yet"));
-    }
     const bool embedding_key =
         suffix->kind == FactorKind::kEmbeddingA || suffix->kind == FactorKind::kEmbeddingB;
     const bool factor =
@@ -149,6 +147,55 @@ absl::StatusOr<std::map<std::string, FoundModule>> SortKeys(const SafetensorsFil
     }
   }
   return found;
+}
+
+// Factors of experts, or a file of another layout: left to the readers of layouts.
+absl::StatusOr<bool> NeedsLayouts(const std::string& folder, FileSystem& files) {
+  const std::string path = JoinPath(folder, "adapter_model.safetensors");
+  if (!files.Stat(path).ok()) {
+    return IsGgufPath(folder) || files.Stat(JoinPath(folder, "adapters.safetensors")).ok();
+  }
+  absl::StatusOr<SafetensorsFile> file = SafetensorsFile::Open(path, files);
+  if (!file.ok()) return file.status();
+  return std::any_of(file->entries().begin(), file->entries().end(),
+                     [](const SafetensorsEntry& entry) {
+                       return absl::StrContains(entry.name, ".experts.") &&
+                              absl::StrContains(entry.name, ".lora_");
+                     });
+}
+
+// What the readers of layouts want to know of the model that is here.
+BaseFacts FactsOf(Module& root) {
+  BaseFacts facts;
+  const auto* model = dynamic_cast<const CausalLm*>(&root);
+  if (model == nullptr) return facts;
+  const ModelConfig& config = model->config();
+  facts.model_type = config.family;
+  facts.hidden = config.hidden_size;
+  facts.experts = config.moe.experts;
+  facts.expert_width = config.moe.expert_width;
+  facts.heads = config.heads;
+  facts.kv_heads = config.kv_heads;
+  facts.form = ExpertFormOf(config);
+  return facts;
+}
+
+absl::StatusOr<AdapterSet> LoadWithLayouts(const std::string& folder, Module& root,
+                                           Backend& backend, DType compute, uint64_t seed,
+                                           FileSystem& files) {
+  const BaseFacts facts = FactsOf(root);
+  AdapterReadOptions options;
+  options.dtype = AccumulatorOf(compute);
+  if (!facts.model_type.empty()) options.base = &facts;
+  LORICA_ASSIGN_OR_RETURN(const ReadAdapter read,
+                          ReadStoredAdapter(folder, backend, options, files));
+  absl::StatusOr<AdapterSet> set = FitStoredAdapter(read.adapter, root, backend, compute, seed);
+  if (!set.ok()) {
+    return absl::Status(set.status().code(), absl::StrCat(folder, ": ", set.status().message()));
+  }
+  set->set_experts_folded(read.layout == AdapterLayout::kPeft3d ||
+                          read.layout == AdapterLayout::kPeft3d018);
+  return set;
 }
 
 absl::Status CheckBaseCopy(const SafetensorsFile& file, const FoundModule& module,
@@ -277,6 +324,18 @@ absl::Status SavePeftAdapter(FileSystem& files, const std::string& folder, const
                              const PeftSaveOptions& options) {
   LORICA_CHECK(!set.empty(), "[adapter] nothing to save");
   LORICA_CHECK(set.replaced().empty(), "[adapter] replaced weights can't be saved");
+  const bool experts =
+      std::any_of(set.modules().begin(), set.modules().end(), [](const AdaptedModule& module) {
+        return module.host->kind() == AdapterHost::Kind::kGroupedLinear;
+      });
+  if (experts) {
+    const StoredAdapter stored =
+        StoredAdapterOf(set, options.slot, options.form, options.base_model);
+    LORICA_ASSIGN_OR_RETURN(DirectoryCommit commit, DirectoryCommit::Begin(files, folder));
+    LORICA_RETURN_IF_ERROR(
+        WriteStoredAdapter(stored, options.layout, commit.temporary_path(), nullptr, files));
+    return commit.Commit();
+  }
   PeftConfigFields fields;
   const LoraFactors& first = set.modules()[0].adapter->factors(options.slot);
   fields.rank = first.rank();
@@ -287,10 +346,6 @@ absl::Status SavePeftAdapter(FileSystem& files, const std::string& folder, const
   std::vector<Tensor> tensors;
   std::vector<SafetensorsTensor> entries;
   for (const AdaptedModule& module : set.modules()) {
-    if (module.host->kind() == AdapterHost::Kind::kGroupedLinear) {
-      return absl::UnimplementedError(
-          absl::StrCat("adapters on grouped experts can't be written yet: ", module.path));
-    }
     const LoraFactors& f = module.adapter->factors(options.slot);
     fields.dropout = std::max(fields.dropout, f.dropout);
     fields.modules.push_back({module.path, f.rank(), f.alpha});
@@ -317,6 +372,8 @@ absl::Status SavePeftAdapter(FileSystem& files, const std::string& folder, const
 absl::StatusOr<AdapterSet> LoadPeftAdapter(const std::string& folder, Module& root,
                                            Backend& backend, DType compute, uint64_t seed,
                                            FileSystem& files) {
+  LORICA_ASSIGN_OR_RETURN(const bool layouts, NeedsLayouts(folder, files));
+  if (layouts) return LoadWithLayouts(folder, root, backend, compute, seed, files);
   const std::string config_path = JoinPath(folder, "adapter_config.json");
   std::string text;
   LORICA_ASSIGN_OR_RETURN(text, files.Read(config_path, kMaxConfigBytes));

@@ -13,6 +13,7 @@
 #include "absl/status/statusor.h"
 #include "lorica/io/file_system.h"
 #include "lorica/peft/adapter_set.h"
+#include "lorica/peft/layouts/adapter_layout.h"
 
 namespace lorica {
 
@@ -20,6 +21,9 @@ struct PeftSaveOptions {
   std::string base_model;  // written as base_model_name_or_path
   LoraInit init = LoraInit::kKaiming;
   int slot = 0;
+  // Of adapters with experts: kPeft2d or kPeft3d, and how files of the model have its experts.
+  AdapterLayout layout = AdapterLayout::kPeft2d;
+  ExpertForm form;
 };
 
 // Writes the folder, complete or not at all; an existing one is an error (AlreadyExists). The
@@ -27,13 +31,14 @@ struct PeftSaveOptions {
 absl::Status SavePeftAdapter(FileSystem& files, const std::string& folder, const AdapterSet& set,
                              const PeftSaveOptions& options = {});
 
-// Reads an adapter and attaches it to `root`, whose parameters are frozen by it. Weights that it
-// brings in full (modules_to_save; the embedding and the head can be) take the place of the
-// model's. Errors, before anything is changed: a tensor that belongs to no module of the model or
-// doesn't fit it, a factor without its partner, a module that the configuration names and the file
-// lacks, or the reverse; a rank that contradicts the configuration; a value that isn't finite; a
-// feature that isn't supported, by name. A copy of a base weight that PEFT stores beside an adapted
-// embedding or head must equal the model's. `seed` keys dropout, should the adapter be trained on.
+// Reads an adapter, in any layout of adapter_layout.h, and attaches it to `root`, whose parameters
+// are frozen by it. Weights that it brings in full (modules_to_save; the embedding and the head can
+// be) take the place of the model's. Errors, before anything is changed: a tensor that belongs to
+// no module of the model or doesn't fit it, a factor without its partner, a module that the
+// configuration names and the file lacks, or the reverse; a rank that contradicts the
+// configuration; a value that isn't finite; a feature that isn't supported, by name. A copy of a
+// base weight that PEFT stores beside an adapted embedding or head must equal the model's. `seed`
+// keys dropout, should the adapter be trained on.
 absl::StatusOr<AdapterSet> LoadPeftAdapter(const std::string& folder, Module& root,
                                            Backend& backend, DType compute, uint64_t seed = 0,
                                            FileSystem& files = PosixFiles());

@@ -5,23 +5,38 @@
 namespace lorica {
 namespace {
 
-// Bytes of one token that one block keeps for its backward pass: the inputs of both norms, which
-// are the residual stream; the outputs of both norms, the input of o_proj and of down_proj, q, k,
-// v, gate and up.
-int64_t BytesPerBlock(const ModelConfig& c, int64_t width, int64_t wide) {
-  const int64_t q = c.heads * c.head_dim, kv = c.kv_heads * c.head_dim;
-  return 2 * c.hidden_size * wide +
-         (2 * c.hidden_size + 2 * q + 2 * kv + 3 * c.intermediate_size) * width;
+// Values of one token that layer `index` keeps for its backward pass besides the residual stream:
+// the outputs of both norms, the input of o_proj and of down_proj, q, k, v, gate and up; experts
+// keep gate and up of each choice, and the shared ones theirs.
+int64_t ValuesOfLayer(const ModelConfig& c, int index) {
+  int64_t attention = 0;
+  if (c.latent.kv_lora_rank > 0) {
+    const LatentSizes& l = c.latent;
+    attention = 2 * l.q_lora_rank + 2 * (l.kv_lora_rank + l.qk_rope_head_dim) +
+                c.heads * (3 * c.head_dim + l.qk_nope_head_dim + 3 * l.v_head_dim);
+  } else {
+    attention = 2 * c.heads * c.head_dim + 2 * c.kv_heads * c.head_dim;
+  }
+  int64_t feed_forward = 3 * c.intermediate_size;
+  if (c.Layer(index).experts) {
+    feed_forward = c.moe.router.top_k * 2 * c.moe.expert_width + 3 * c.moe.shared_width;
+  }
+  return 2 * c.hidden_size + attention + feed_forward;
 }
 
 int64_t ActivationBytesPerToken(const MemoryFacts& facts) {
   const ModelConfig& c = *facts.config;
   const int64_t width = static_cast<int64_t>(SizeOf(facts.compute));
   const int64_t wide = static_cast<int64_t>(SizeOf(AccumulatorOf(facts.compute)));
-  const int64_t block = BytesPerBlock(c, width, wide);
-  // With recompute a block keeps its input; one block at a time has all.
-  const int64_t blocks =
-      facts.recompute ? c.layers * c.hidden_size * wide + block : c.layers * block;
+  // The inputs of both norms are the residual stream. With recompute a block keeps its input; one
+  // block at a time has all.
+  int64_t all = 0, largest = 0;
+  for (int i = 0; i < static_cast<int>(c.layers); ++i) {
+    const int64_t block = 2 * c.hidden_size * wide + ValuesOfLayer(c, i) * width;
+    all += block;
+    largest = std::max(largest, block);
+  }
+  const int64_t blocks = facts.recompute ? c.layers * c.hidden_size * wide + largest : all;
   return blocks + 4 * c.hidden_size * wide;
 }
 

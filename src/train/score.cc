@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <map>
 #include <memory>
 #include <numeric>
 #include <optional>
@@ -14,6 +15,7 @@
 #include "lorica/io/atomic_commit.h"
 #include "lorica/io/safetensors.h"
 #include "lorica/nn/model_loader.h"
+#include "lorica/peft/expert_files.h"
 #include "lorica/peft/peft_files.h"
 #include "lorica/tensor/cpu_backend.h"
 #include "lorica/tensor/status.h"
@@ -229,23 +231,43 @@ absl::Status Scorer::AddGradients(absl::Span<const TrainingSequence> sequences) 
 }
 
 absl::Status Scorer::WriteGradients(double trained_weight) {
-  std::vector<Tensor> kept;
-  std::vector<SafetensorsTensor> tensors;
-  for (const AdaptedModule& module : adapters_.modules()) {
-    for (const bool is_a : {true, false}) {
-      const LoraFactors& factors = module.adapter->factors(0);
-      const Tensor& sum = GradAccumulator(is_a ? factors.a : factors.b);
-      Tensor mean = Tensor::Empty(*backend_, sum.shape(), sum.dtype());
-      if (sum.numel() > 0) {
-        backend_->Affine(sum.view(), 1 / trained_weight, 0, mean.mutable_view());
-      }
-      kept.push_back(PeftTensor(module, mean, is_a));
-      const Tensor& tensor = kept.back();
-      tensors.push_back({PeftKey(module, is_a),
-                         tensor.dtype() == DType::kF64 ? StoredType::kF64 : StoredType::kF32,
-                         {tensor.shape().begin(), tensor.shape().end()},
-                         BytesOf(tensor)});
+  const auto mean_of = [&](const Tensor& factor) {
+    const Tensor& sum = GradAccumulator(factor);
+    Tensor mean = Tensor::Empty(*backend_, sum.shape(), sum.dtype());
+    if (sum.numel() > 0) {
+      backend_->Affine(sum.view(), 1 / trained_weight, 0, mean.mutable_view());
     }
+    return mean;
+  };
+  const auto is_experts = [](const AdaptedModule& module) {
+    return module.host->kind() == AdapterHost::Kind::kGroupedLinear;
+  };
+  std::map<std::string, int> stacks;  // adapted ones of each layer's experts
+  for (const AdaptedModule& module : adapters_.modules()) {
+    if (is_experts(module)) ++stacks[std::string(ExpertsOf(module.path))];
+  }
+  std::vector<std::pair<std::string, Tensor>> kept;
+  for (const AdaptedModule& module : adapters_.modules()) {
+    const LoraFactors& factors = module.adapter->factors(0);
+    const Tensor a = mean_of(factors.a), b = mean_of(factors.b);
+    if (!is_experts(module)) {
+      kept.emplace_back(PeftKey(module, true), PeftTensor(module, a, true));
+      kept.emplace_back(PeftKey(module, false), PeftTensor(module, b, false));
+      continue;
+    }
+    const AdapterLayout layout =
+        adapters_.experts_folded() ? AdapterLayout::kPeft3d : AdapterLayout::kPeft2d;
+    for (auto& tensor : ExpertTensors(module, a, b, layout, ExpertFormOf(model_->config()),
+                                      stacks[std::string(ExpertsOf(module.path))])) {
+      kept.push_back(std::move(tensor));
+    }
+  }
+  std::vector<SafetensorsTensor> tensors;
+  for (const auto& [key, tensor] : kept) {
+    tensors.push_back({key,
+                       tensor.dtype() == DType::kF64 ? StoredType::kF64 : StoredType::kF32,
+                       {tensor.shape().begin(), tensor.shape().end()},
+                       BytesOf(tensor)});
   }
   return WriteSafetensors(files_, options_.gradients, tensors, {{"format", "pt"}});
 }

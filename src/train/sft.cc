@@ -8,6 +8,7 @@
 #include "lorica/io/atomic_commit.h"
 #include "lorica/io/checkpoint.h"
 #include "lorica/nn/generate.h"
+#include "lorica/peft/expert_files.h"
 #include "lorica/peft/peft_files.h"
 #include "lorica/tensor/backend.h"
 #include "lorica/tensor/status.h"
@@ -248,9 +249,11 @@ absl::Status SftRun::WriteResult() {
   }
   if (!IsFullTraining(options_)) {
     return ReplaceFolder(files_, result_path_, [&] {
-      return SavePeftAdapter(
-          files_, result_path_, setup_->adapters,
-          {.base_model = options_.model, .init = *ParseLoraInit(options_.lora_init)});
+      return SavePeftAdapter(files_, result_path_, setup_->adapters,
+                             {.base_model = options_.model,
+                              .init = *ParseLoraInit(options_.lora_init),
+                              .layout = *ParseAdapterLayout(options_.adapter_format),
+                              .form = ExpertFormOf(setup_->model->config())});
     });
   }
   ChangedModel changed = {.model = setup_->model.get()};

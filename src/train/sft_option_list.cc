@@ -62,6 +62,25 @@ void VisitAdapter(SftOptions& o, OptionVisitor& v) {
         .group = kAdapter,
         .help = "start from this adapter folder: its weights, rank, alpha, scaling and targets"},
        o.init_adapter);
+  v.On({.name = "expert-lora",
+        .group = kAdapter,
+        .help = "how stacked experts carry adapters: one A for gate and up, an A each, or outer "
+                "factors that experts share",
+        .choices = {"fused", "split", "shared-outer"}},
+       o.expert_lora);
+  v.On({.name = "moe-rank-scaling",
+        .group = kAdapter,
+        .help = "divide the rank of experts by the experts of a token, rounded down"},
+       o.moe_rank_scaling);
+  v.On({.name = "router-weight",
+        .group = kAdapter,
+        .help = "where a token's weight multiplies: before-down or after-down",
+        .default_text = "after-down; with --numerics automodel the family's"},
+       o.router_weight);
+  v.On({.name = "aux-loss",
+        .group = kAdapter,
+        .help = "coefficient of the load-balancing loss of routers"},
+       o.aux_loss);
   v.On({.name = "adapter-format",
         .group = kAdapter,
         .help = "what adapter/ is written as; both are the same without experts",
@@ -244,8 +263,8 @@ void VisitRunning(SftOptions& o, OptionVisitor& v) {
        o.recompute);
   v.On({.name = "numerics",
         .group = kRunning,
-        .help = "where values are rounded",
-        .choices = {"fast"}},
+        .help = "where experts round: once per product, or at every step as NeMo AutoModel",
+        .choices = {"fast", "automodel"}},
        o.numerics);
   v.On({.name = "threads",
         .group = kRunning,

@@ -133,7 +133,7 @@ absl::Status Validate(const SftOptions& options, bool need_paths) {
   return absl::OkStatus();
 }
 
-LoraConfig LoraConfigOf(const SftOptions& options) {
+LoraConfig LoraConfigOf(const SftOptions& options, const ModelConfig& model) {
   LoraConfig config;
   config.rank = options.lora_rank.value_or(config.rank);
   config.alpha = options.lora_alpha.value_or(config.alpha);
@@ -153,6 +153,24 @@ LoraConfig LoraConfigOf(const SftOptions& options) {
     LORICA_CHECK(split.ok(), split.message());
   }
   config.seed = static_cast<uint64_t>(options.seed);
+  config.expert_kind = *ParseExpertLoraKind(options.expert_lora);
+  if (options.moe_rank_scaling && model.moe.experts > 0) {
+    config.expert_rank_divisor = model.moe.router.top_k;
+  }
+  return config;
+}
+
+ModelConfig WithExpertOptions(ModelConfig config, const SftOptions& options) {
+  nn::MoeConfig& moe = config.moe;
+  if (options.numerics == "automodel") {
+    moe.numerics = ExpertNumerics::kAutomodel;
+    // The placement of that system: after the down projection for GLM-4, before it for others.
+    const bool after = config.family == "glm4_moe" || config.family == "glm4_moe_lite";
+    moe.placement = after ? RouterWeightPlacement::kAfterDown : RouterWeightPlacement::kBeforeDown;
+  }
+  if (options.router_weight == "before-down") moe.placement = RouterWeightPlacement::kBeforeDown;
+  if (options.router_weight == "after-down") moe.placement = RouterWeightPlacement::kAfterDown;
+  moe.aux_loss_coefficient = options.aux_loss;
   return config;
 }
 

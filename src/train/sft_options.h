@@ -10,6 +10,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
+#include "lorica/nn/model_config.h"
 #include "lorica/optim/lr_schedule.h"
 #include "lorica/optim/optimizer.h"
 #include "lorica/peft/lora_config.h"
@@ -38,6 +39,10 @@ struct SftOptions {
   std::vector<std::string> alpha_pattern;  // "PATTERN=ALPHA"
   std::string init_adapter;                // start from this adapter
   std::string adapter_format = "peft-2d";  // or "peft-3d"; equal without experts
+  std::string expert_lora = "fused";       // or "split", "shared-outer" (peft/lora_config.h)
+  bool moe_rank_scaling = false;           // experts' rank is divided by the experts of a token
+  std::string router_weight;               // "before-down" or "after-down"; empty: the model's
+  double aux_loss = 0;                     // coefficient of the load-balancing loss
 
   // Data.
   int64_t max_length = 2048;          // tokens of a record
@@ -90,7 +95,7 @@ struct SftOptions {
   // Running.
   std::string dtype = "f32";       // or "bf16", "f64"
   std::string recompute = "none";  // or "full"
-  std::string numerics = "fast";
+  std::string numerics = "fast";   // or "automodel"
   int64_t threads = 0;  // 0: the cores that the process may use
   int64_t seed = 0;
   std::string backend = "cpu";
@@ -117,7 +122,10 @@ inline bool IsFullTraining(const SftOptions& options) { return options.lora_rank
 
 // The parts of valid options, in the terms of the floors below. (Schedules count steps: the total
 // is known when the data is.)
-LoraConfig LoraConfigOf(const SftOptions& options);
+// `model` gives what experts need; undefined sizes: no experts.
+LoraConfig LoraConfigOf(const SftOptions& options, const ModelConfig& model = {});
+// The model's configuration with the options that change how its experts compute.
+ModelConfig WithExpertOptions(ModelConfig config, const SftOptions& options);
 OptimizerOptions OptimizerOptionsOf(const SftOptions& options);
 LrSchedule ScheduleOf(const SftOptions& options, int64_t total_steps);
 DType ComputeTypeOf(const SftOptions& options);

@@ -4,6 +4,7 @@
 #include <limits>
 #include <utility>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "lorica/nn/model_loader.h"
@@ -20,12 +21,35 @@ void Say(const SftCallbacks& callbacks, const std::string& text) {
   if (callbacks.on_message) callbacks.on_message(text);
 }
 
+// A config.json, or a folder with one and no weights beside it.
+std::string ConfigPath(const std::string& model) {
+  return absl::EndsWith(model, ".json") ? model : JoinPath(model, "config.json");
+}
+bool IsConfigAlone(const std::string& model) {
+  if (IsGgufPath(model)) return false;
+  if (absl::EndsWith(model, ".json")) return true;
+  if (!PosixFiles().Stat(ConfigPath(model)).ok()) return false;
+  const absl::StatusOr<std::vector<std::string>> names = PosixFiles().List(model);
+  return names.ok() && std::none_of(names->begin(), names->end(), [](const std::string& name) {
+           return absl::EndsWith(name, ".safetensors") ||
+                  absl::EndsWith(name, ".safetensors.index.json");
+         });
+}
+
 absl::Status OpenBaseModel(SftSetup& setup, bool with_weights) {
   const SftOptions& options = setup.options;
   const DType compute = ComputeTypeOf(options);
+  if (!with_weights && IsConfigAlone(options.model)) {
+    LORICA_ASSIGN_OR_RETURN(const ModelConfig config,
+                            AsInputError(ReadModelConfigFile(ConfigPath(options.model))));
+    setup.model = std::make_unique<CausalLm>(WithExpertOptions(config, options), compute);
+    setup.notes = config.notes;
+    setup.notes.push_back("planned from the configuration alone; no weights were looked at");
+    return absl::OkStatus();
+  }
   LORICA_ASSIGN_OR_RETURN(const ModelFiles files, AsInputError(OpenModel(options.model)));
   LORICA_ASSIGN_OR_RETURN(setup.fingerprint, AsInputError(Fingerprint(files)));
-  setup.model = std::make_unique<CausalLm>(files.config, compute);
+  setup.model = std::make_unique<CausalLm>(WithExpertOptions(files.config, options), compute);
   if (with_weights) {
     // A model that trains needs bytes of its own, and a mapped file would be read twice.
     const LoadOptions load = {.borrow = !IsFullTraining(options)};
@@ -44,7 +68,7 @@ std::string Contradiction(const std::string& path, absl::string_view what, doubl
 // Options that were given must say what the adapter says.
 absl::Status CheckAgainstAdapter(const SftSetup& setup) {
   const SftOptions& options = setup.options;
-  LoraConfig config = LoraConfigOf(options);
+  LoraConfig config = LoraConfigOf(options, setup.model->config());
   if (!options.target.empty() || !options.exclude.empty()) {
     LORICA_ASSIGN_OR_RETURN(
         const TargetSelection selection,
@@ -115,10 +139,12 @@ absl::Status MakeTrainableParts(SftSetup& setup, bool with_weights) {
     return absl::OkStatus();
   }
   if (!options.init_adapter.empty()) return LoadInitialAdapter(setup);
-  const LoraConfig config = LoraConfigOf(options);
+  LoraConfig config = LoraConfigOf(options, model.config());
+  config.declare_only = !with_weights;
   // The same selection that injecting makes, for what it leaves out.
-  LORICA_ASSIGN_OR_RETURN(TargetSelection selection,
-                          AsOptionError(SelectTargets(model, config.targets, config.excludes)));
+  LORICA_ASSIGN_OR_RETURN(
+      TargetSelection selection,
+      AsOptionError(SelectTargets(model, config.targets, config.excludes, config.expert_kind)));
   setup.left_out = std::move(selection.left_out);
   LORICA_ASSIGN_OR_RETURN(
       setup.adapters,
@@ -278,7 +304,10 @@ absl::StatusOr<SftSetup> SetUp(const SftOptions& options, bool with_weights,
   Say(callbacks, absl::StrCat("loading ", options.model));
   LORICA_RETURN_IF_ERROR(OpenBaseModel(setup, load));
   LORICA_RETURN_IF_ERROR(MakeTrainableParts(setup, load));
-  LORICA_ASSIGN_OR_RETURN(ModelText text, LoadModelText(options.model, options.chat_template));
+  ModelText text;
+  if (load || !IsConfigAlone(options.model)) {
+    LORICA_ASSIGN_OR_RETURN(text, LoadModelText(options.model, options.chat_template));
+  }
   setup.text = std::make_unique<const ModelText>(std::move(text));
   LORICA_RETURN_IF_ERROR(LoadData(setup, with_weights, callbacks));
   if (!options.sample.empty() && !setup.text->tokenizer.has_value()) {

@@ -35,14 +35,12 @@ std::string StateName(const NamedParameter& parameter, absl::string_view kind) {
 
 // Names of the axes of a factor; none for other parameters, whose axes their modules know.
 std::vector<std::string> AxesOf(const NamedParameter& parameter) {
-  switch (parameter.role) {
-    case ParameterRole::kLoraA:
-      return {"rank", "in"};
-    case ParameterRole::kLoraB:
-      return {"out", "rank"};
-    default:
-      return {};
-  }
+  std::vector<std::string> axes;
+  if (parameter.role == ParameterRole::kLoraA) axes = {"rank", "in"};
+  if (parameter.role == ParameterRole::kLoraB) axes = {"out", "rank"};
+  // Stacked experts.
+  if (!axes.empty() && parameter.master.rank() == 3) axes.insert(axes.begin(), "expert");
+  return axes;
 }
 
 CheckpointTensor Describe(std::string name, const NamedParameter& parameter, const Tensor& tensor,

@@ -1,0 +1,41 @@
+// Adapters with experts between files and a model: what peft_files.h leaves to the layouts.
+#ifndef LORICA_PEFT_EXPERT_FILES_H_
+#define LORICA_PEFT_EXPERT_FILES_H_
+
+#include <functional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "lorica/nn/model_config.h"
+#include "lorica/peft/adapter_set.h"
+#include "lorica/peft/layouts/adapter_layout.h"
+#include "lorica/peft/stored_adapter.h"
+
+namespace lorica {
+
+// How the model that the configuration describes stores its experts in Hugging Face files.
+ExpertForm ExpertFormOf(const ModelConfig& config);
+
+// The modules of a file that was read, fitted to `root`: masters of the compute type's accumulator
+// type, keyed for dropout by `seed`. Errors: a module that the model lacks or that has other sizes.
+absl::StatusOr<AdapterSet> FitStoredAdapter(const StoredAdapter& stored, Module& root,
+                                            Backend& backend, DType compute, uint64_t seed);
+
+// What a slot of `set` is as a file; its tensors share the set's memory where they can.
+StoredAdapter StoredAdapterOf(const AdapterSet& set, int slot, const ExpertForm& form,
+                              const std::string& base_model);
+
+// Gradients of the factors of one stack of experts, a [E, R, in] and b [E, out, R] (or a leading
+// 1), under the keys and in the shapes that `layout` has for the factors: one pair of tensors an
+// expert (kPeft2d) or the folded pair (any other). Where gate and up share an A, both keys of
+// kPeft2d get its gradient. `layer_parts`: how many stacks of the layer have adapters.
+std::vector<std::pair<std::string, Tensor>> ExpertTensors(const AdaptedModule& module,
+                                                          const Tensor& a, const Tensor& b,
+                                                          AdapterLayout layout,
+                                                          const ExpertForm& form, int layer_parts);
+
+}  // namespace lorica
+
+#endif  // LORICA_PEFT_EXPERT_FILES_H_
