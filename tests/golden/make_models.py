@@ -60,18 +60,26 @@ def make_records(seed, vocab):
 def fill_weights(model, seed):
     """Weights that make every part matter: no near-zero biases, norms away from 1, sharp heads."""
     g = torch.Generator().manual_seed(seed)
-    for name, p in sorted(model.named_parameters()):
+    tensors = dict(model.named_parameters())
+    tensors.update((n, b) for n, b in model.named_buffers() if "e_score_correction_bias" in n)
+    for name, p in sorted(tensors.items()):
         x = torch.randn(p.shape, generator=g, dtype=F32)
-        if name.endswith("norm.weight"):  # Gemma multiplies by 1 + weight
-            x = 0.2 * x + (0 if model.config.model_type.startswith("gemma") else 1)
+        if name.endswith("norm.weight"):  # some multiply by 1 + weight
+            x = 0.2 * x + (0 if float(p.data.abs().max()) == 0 else 1)
+        elif name.endswith(("A_log", "dt_bias", "sinks")):
+            x = 0.5 * x
         elif name.endswith("bias"):
             x = 0.25 * x
         elif "embed_tokens" in name:
             x = x * (2.0 / math.sqrt(p.shape[1]) if model.config.tie_word_embeddings else 1.0)
         elif "lm_head" in name:
             x = x * 2.0 / math.sqrt(p.shape[1])
-        else:
-            x = x * 1.3 / math.sqrt(p.shape[1])
+        elif p.dim() == 3:  # experts [E, out, in], of gpt_oss [E, in, out]; filters [C, 1, K]
+            fan_in = p.shape[1 if model.config.model_type == "gpt_oss" else 2]
+            x = x * 1.3 / math.sqrt(fan_in)
+        else:  # routers choose clearly
+            x = x * (2.0 if "gate.weight" in name or "router" in name else 1.3)
+            x = x / math.sqrt(p.shape[1])
         p.data.copy_(x)
 
 
@@ -90,7 +98,8 @@ def fill_adapter(peft_model, seed):
 
 
 def load_base(path, dtype):
-    model = AutoModelForCausalLM.from_pretrained(path, dtype=F32, attn_implementation="eager")
+    model = AutoModelForCausalLM.from_pretrained(path, dtype=F32, attn_implementation="eager",
+                                                 experts_implementation="eager")
     model.config.use_cache = False
     model.eval().requires_grad_(False)
     if dtype is F64:
@@ -195,8 +204,8 @@ def write_adapter(model, path, save_embedding_layers=False):
     (path / "README.md").unlink(missing_ok=True)
     config = json.loads((path / "adapter_config.json").read_text())
     config["base_model_name_or_path"] = "model"
-    for key in ("target_modules", "exclude_modules"):
-        if isinstance(config[key], list):
+    for key in ("target_modules", "exclude_modules", "target_parameters"):
+        if isinstance(config.get(key), list):
             config[key].sort()
     write_json(path / "adapter_config.json", config)
 
@@ -269,7 +278,7 @@ def module_table(model):
 def check_gradient(model, records, gradients):
     """Central differences along a random direction against the written gradients."""
     g = torch.Generator().manual_seed(5)
-    step, slope = 1e-5, 0.0
+    step, slope = 1e-6, 0.0
     moves = {}
     for name, p in model.named_parameters():
         if name in gradients:

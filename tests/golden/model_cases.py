@@ -7,12 +7,14 @@ from transformers import (Gemma2Config, Gemma3TextConfig, GraniteConfig, LlamaCo
                           MistralConfig, Olmo2Config, Phi3Config, Qwen2Config, Qwen3Config,
                           SmolLM3Config)
 
+from moe_cases import moe_cases
+
 ALL_LINEARS = ["q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj"]
 
 
 def cases():
     """Name -> what to build; `adapter` and `regex_adapter` are arguments of peft.LoraConfig."""
-    return {**first_cases(), **family_cases(), **rope_cases()}
+    return {**first_cases(), **family_cases(), **rope_cases(), **moe_cases()}
 
 
 def first_cases():

@@ -5,10 +5,9 @@ these families into the experts' fused parameters, so dense and shared feed-forw
 their parameters too.
 """
 
-from transformers import (DeepseekV2Config, DeepseekV3Config, DeepseekV32Config, Glm4MoeConfig,
-                          Glm4MoeLiteConfig, GlmMoeDsaConfig, GptOssConfig, MiniMaxM2Config,
-                          MixtralConfig, OlmoeConfig, Qwen2MoeConfig, Qwen3_5MoeTextConfig,
-                          Qwen3MoeConfig)
+from transformers import (DeepseekV2Config, DeepseekV3Config, Glm4MoeConfig, Glm4MoeLiteConfig,
+                          GptOssConfig, MiniMaxM2Config, MixtralConfig, OlmoeConfig,
+                          Qwen2MoeConfig, Qwen3MoeConfig)
 
 QKVO = ["q_proj", "k_proj", "v_proj", "o_proj"]
 MLA = ["q_a_proj", "q_b_proj", "kv_a_proj_with_mqa", "kv_b_proj", "o_proj"]
@@ -103,23 +102,6 @@ def moe_cases():
                 num_experts_per_tok=2, n_group=1, topk_group=1, routed_scaling_factor=1.8,
                 mlp_layer_types=["dense", "sparse"], rope_parameters=PLAIN),
             MLA, EXPERTS + SHARED + dense(0)),
-        "glm_moe_dsa": case(
-            50, "sparse attention over 6 keys, half of the records shorter", GlmMoeDsaConfig(
-                **small, **mla, hidden_size=21, intermediate_size=27, num_hidden_layers=2,
-                q_lora_rank=9, moe_intermediate_size=9, n_routed_experts=6, n_shared_experts=1,
-                num_experts_per_tok=2, n_group=1, topk_group=1, routed_scaling_factor=2.5,
-                index_topk=6, index_head_dim=8, index_n_heads=2,
-                mlp_layer_types=["dense", "sparse"], rope_parameters=PLAIN),
-            MLA, EXPERTS + SHARED + dense(0)),
-        "deepseek_v32": case(
-            51, "sparse attention over 6 keys, half-split rotation in the indexer",
-            DeepseekV32Config(
-                **small, **mla, hidden_size=21, intermediate_size=27, num_hidden_layers=2,
-                q_lora_rank=9, moe_intermediate_size=9, n_routed_experts=8, n_shared_experts=1,
-                num_experts_per_tok=2, n_group=2, topk_group=1, routed_scaling_factor=2.5,
-                index_topk=6, index_head_dim=8, index_n_heads=2, first_k_dense_replace=1,
-                rope_parameters=PLAIN),
-            MLA, EXPERTS + SHARED + dense(0)),
         "gpt_oss": case(
             52, "sinks, windows of 7 in turn, biases everywhere, clamped swiglu", GptOssConfig(
                 **small, hidden_size=20, intermediate_size=12, num_hidden_layers=2, head_dim=6,
@@ -136,15 +118,4 @@ def moe_cases():
                 num_experts_per_tok=2,
                 rope_parameters={**PLAIN, "partial_rotary_factor": 0.5}),
             QKVO, EXPERTS),
-        "qwen3_5_moe": case(
-            54, "gated delta net and gated attention in turn, shared expert",
-            Qwen3_5MoeTextConfig(
-                **small, hidden_size=20, num_hidden_layers=2, num_attention_heads=4,
-                num_key_value_heads=2, head_dim=8, linear_conv_kernel_dim=4, linear_key_head_dim=5,
-                linear_value_head_dim=6, linear_num_key_heads=2, linear_num_value_heads=4,
-                moe_intermediate_size=9, shared_expert_intermediate_size=11, num_experts=6,
-                num_experts_per_tok=2, layer_types=["linear_attention", "full_attention"],
-                rope_parameters={**PLAIN, "partial_rotary_factor": 0.5}),
-            QKVO + ["in_proj_qkv", "in_proj_z", "in_proj_b", "in_proj_a", "out_proj"],
-            EXPERTS + [n.replace("shared_experts", "shared_expert") for n in SHARED]),
     }

@@ -225,7 +225,9 @@ TEST_F(StreamingTest, WeightsOfMessagesAndOfTheirRecordMultiply) {
     if (sequence->ids[t + 1] == 'a' && sequence->targets[t] >= 0) {
       EXPECT_EQ(sequence->weights[t], 1.5f);
     }
-    if (sequence->ids[t + 1] == 'b') EXPECT_LT(sequence->targets[t], 0);
+    if (sequence->ids[t + 1] == 'b') {
+      EXPECT_LT(sequence->targets[t], 0);
+    }
   }
 }
 
