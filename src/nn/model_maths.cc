@@ -1,7 +1,6 @@
 // What a configuration makes: a line that tells models apart, and numbers of parameters.
 #include <string>
 
-#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "lorica/nn/decoder.h"
@@ -115,11 +114,7 @@ std::string MathsText(const ModelConfig& c) {
 
 int64_t CountParameters(const ModelConfig& config) {
   CausalLm model(config, DType::kF32);  // declares, and takes no memory
-  int64_t count = 0;
-  ForEachParameter(model, [&](const std::string& path, Parameter& parameter) {
-    if (!absl::EndsWith(path, "e_score_correction_bias")) count += parameter.numel();
-  });
-  return count;
+  return CountParameters(model);
 }
 
 }  // namespace lorica

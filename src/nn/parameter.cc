@@ -20,6 +20,12 @@ Parameter Parameter::Declare(const Shape& shape, DType compute) {
   return parameter;
 }
 
+Parameter Parameter::DeclareBuffer(const Shape& shape, DType compute) {
+  Parameter parameter = Declare(shape, compute);
+  parameter.is_buffer_ = true;
+  return parameter;
+}
+
 Parameter::Parameter(Tensor values) {
   if (!values.defined()) return;
   *this = Declare(values.shape(), values.dtype());
@@ -27,6 +33,7 @@ Parameter::Parameter(Tensor values) {
 }
 
 void Parameter::MakeTrainable() {
+  if (is_buffer_) return;
   if (trainable()) return;
   LORICA_CHECK(value_.defined(), "[parameter] a parameter of shape ", shape_,
                " has no values to train yet");

@@ -21,6 +21,9 @@ class Parameter {
   // Absent: a linear without bias has one.
   Parameter() = default;
   static Parameter Declare(const Shape& shape, DType compute);
+  // A value that files hold and training by gradient leaves alone (a router's correction bias): it
+  // is never trainable and isn't counted among parameters.
+  static Parameter DeclareBuffer(const Shape& shape, DType compute);
   // `values` in the compute type, contiguous, frozen. An undefined tensor makes an absent
   // parameter.
   explicit Parameter(Tensor values);
@@ -31,8 +34,10 @@ class Parameter {
   int64_t numel() const { return defined_ ? shape_.numel() : 0; }
   DType compute_dtype() const { return compute_; }
 
+  bool is_buffer() const { return is_buffer_; }
   bool trainable() const { return master_.defined(); }
-  // Makes the master, a leaf that needs a gradient, from the values. No effect when trainable.
+  // Makes the master, a leaf that needs a gradient, from the values. No effect when trainable, nor
+  // on a buffer.
   void MakeTrainable();
   // Rounds the master to the compute type and drops it with its gradient. No effect when frozen.
   void Freeze();
@@ -51,6 +56,7 @@ class Parameter {
 
  private:
   bool defined_ = false;
+  bool is_buffer_ = false;
   Shape shape_;
   DType compute_ = DType::kF32;
   mutable Tensor value_;                // compute type; for a trainable parameter derived

@@ -6,7 +6,7 @@ Router::Router(const RouterConfig& config, DType compute)
     : Linear(Linear::Declare(config.experts, config.hidden, config.bias, compute)),
       config_(config) {
   if (config.correction_bias) {
-    correction_bias_ = Parameter::Declare({config.experts}, AccumulatorOf(compute));
+    correction_bias_ = Parameter::DeclareBuffer({config.experts}, AccumulatorOf(compute));
   }
 }
 

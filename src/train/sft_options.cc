@@ -120,6 +120,11 @@ absl::Status Validate(const SftOptions& options, bool need_paths) {
   if (need_paths && o.data.empty()) return WrongOption("data", "at least one file", "nothing");
   if (need_paths && o.output.empty()) return WrongOption("output", "a folder", "nothing");
   LORICA_RETURN_IF_ERROR(ValidateAdapter(o));
+  if (!o.router_weight.empty() && o.router_weight != "before-down" &&
+      o.router_weight != "after-down") {
+    return WrongOption("router-weight", "before-down or after-down", o.router_weight);
+  }
+  LORICA_RETURN_IF_ERROR(InRange("aux-loss", o.aux_loss, o.aux_loss >= 0, "of 0 or more"));
   LORICA_RETURN_IF_ERROR(ValidateSteps(o));
   const absl::Status optimizer = Validate(OptimizerOptionsOf(o));
   if (!optimizer.ok()) {

@@ -2,6 +2,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "absl/strings/str_cat.h"
 #include "lorica/io/json_file.h"
 #include "nn/nn_fixture.h"
 
@@ -365,13 +366,24 @@ TEST(ModelConfigTest, LargestAcceptedConfigurationDoesNotOverflow) {
 }
 
 // Configurations of published models that aren't of these families.
-TEST(ModelConfigTest, OtherFamiliesAreRefusedByName) {
+TEST(ModelConfigTest, PublishedMixturesHaveTheirSizes) {
   const std::string folder = SharedPath("data/configs");
   if (folder.empty()) GTEST_SKIP() << "no shared folder";
-  for (const char* name : {"deepseek-v3.json", "gpt-oss-120b.json", "mixtral-8x7b.json",
-                           "qwen3-30b-a3b.json", "olmoe-1b-7b-shape.json"}) {
-    const auto config = ReadModelConfigFile(JoinPath(folder, name));
-    EXPECT_THAT(std::string(config.status().message()), HasSubstr("model_type")) << name;
+  const auto counts = ReadJsonFile(JoinPath(folder, "counts.json"));
+  ASSERT_OK(counts);
+  for (const char* name : {"deepseek-v3", "glm-4.7-flash", "gpt-oss-120b", "mixtral-8x7b",
+                           "qwen3-30b-a3b", "olmoe-1b-7b-shape"}) {
+    const auto config = ReadModelConfigFile(JoinPath(folder, std::string(name) + ".json"));
+    ASSERT_OK(config);
+    EXPECT_EQ(CountParameters(*config), counts->at(name).at("total_parameters").get<int64_t>())
+        << name;
+  }
+}
+
+TEST(ModelConfigTest, OtherFamiliesAreRefusedByName) {
+  for (const char* name : {"kimi_linear", "deepseek_v4", "glm_moe_dsa", "qwen3_5_moe_text"}) {
+    const auto config = ParseModelConfig(absl::StrCat("{\"model_type\": \"", name, "\"}"), "c");
+    EXPECT_THAT(std::string(config.status().message()), HasSubstr(name));
   }
 }
 

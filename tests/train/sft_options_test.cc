@@ -135,7 +135,10 @@ TEST(SftOptions, ValidateNamesTheOption) {
   EXPECT_THAT(error([](SftOptions& o) { o.seed = -1; }), HasSubstr("--seed"));
   EXPECT_THAT(error([](SftOptions& o) { o.dtype = "f16"; }), HasSubstr("--dtype"));
   EXPECT_THAT(error([](SftOptions& o) { o.backend = "cuda"; }), HasSubstr("--backend cuda"));
-  EXPECT_THAT(error([](SftOptions& o) { o.numerics = "automodel"; }), HasSubstr("--numerics"));
+  EXPECT_THAT(error([](SftOptions& o) { o.numerics = "other"; }), HasSubstr("--numerics"));
+  EXPECT_THAT(error([](SftOptions& o) { o.expert_lora = "each"; }), HasSubstr("--expert-lora"));
+  EXPECT_THAT(error([](SftOptions& o) { o.router_weight = "up"; }), HasSubstr("--router-weight"));
+  EXPECT_THAT(error([](SftOptions& o) { o.aux_loss = -1; }), HasSubstr("--aux-loss"));
   EXPECT_THAT(error([](SftOptions& o) { o.system = "a\xFF"; }), HasSubstr("valid UTF-8"));
   EXPECT_THAT(error([](SftOptions& o) { o.sample = {""}; }), HasSubstr("--sample"));
   // Contradictions of full training.
