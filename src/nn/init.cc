@@ -3,22 +3,20 @@
 #include <string>
 #include <vector>
 
+#include "absl/strings/match.h"
 #include "lorica/tensor/random.h"
 
 namespace lorica {
 namespace {
 
-bool IsBias(const std::string& path) {
-  const size_t dot = path.rfind('.');
-  return path.substr(dot == std::string::npos ? 0 : dot + 1) == "bias";
-}
+bool IsBias(const std::string& path) { return absl::EndsWith(path, "bias"); }
 
 }  // namespace
 
 void InitializeRandom(Module& root, Backend& backend, const InitOptions& options) {
   ForEachParameter(root, [&](const std::string& path, Parameter& parameter) {
     const Shape& shape = parameter.shape();
-    if (shape.rank() < 2) {
+    if (shape.rank() < 2 || IsBias(path)) {
       parameter.Assign(
           Tensor::Full(backend, shape, parameter.compute_dtype(), IsBias(path) ? 0 : 1));
       return;

@@ -15,8 +15,8 @@ struct InitOptions {
 };
 
 // Gives every parameter below `root` values, as transformers does for Llama-like models: matrices
-// normal, biases 0, weights of norms (rank 1, not named "bias") 1. A value depends on the seed, the
-// parameter's path and its place in the parameter alone.
+// normal, biases (names that end with "bias") 0, weights of norms (other vectors) 1. A value
+// depends on the seed, the parameter's path and its place in the parameter alone.
 void InitializeRandom(Module& root, Backend& backend, const InitOptions& options = {});
 
 }  // namespace lorica

@@ -65,7 +65,7 @@ Module* FindModule(Module& root, absl::string_view path) {
 int64_t CountParameters(Module& root) {
   int64_t count = 0;
   ForEachParameter(root, [&](const std::string&, Parameter& p) {
-    if (!p.is_buffer()) count += p.numel();
+    if (!p.buffer()) count += p.numel();
   });
   return count;
 }

@@ -20,20 +20,20 @@ Parameter Parameter::Declare(const Shape& shape, DType compute) {
   return parameter;
 }
 
-Parameter Parameter::DeclareBuffer(const Shape& shape, DType compute) {
-  Parameter parameter = Declare(shape, compute);
-  parameter.is_buffer_ = true;
-  return parameter;
-}
-
 Parameter::Parameter(Tensor values) {
   if (!values.defined()) return;
   *this = Declare(values.shape(), values.dtype());
   Assign(values);
 }
 
+Parameter Parameter::DeclareBuffer(const Shape& shape, DType compute) {
+  Parameter parameter = Declare(shape, compute);
+  parameter.buffer_ = true;
+  return parameter;
+}
+
 void Parameter::MakeTrainable() {
-  if (is_buffer_) return;
+  if (buffer_) return;
   if (trainable()) return;
   LORICA_CHECK(value_.defined(), "[parameter] a parameter of shape ", shape_,
                " has no values to train yet");

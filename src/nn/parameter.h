@@ -21,8 +21,8 @@ class Parameter {
   // Absent: a linear without bias has one.
   Parameter() = default;
   static Parameter Declare(const Shape& shape, DType compute);
-  // A value that files hold and training by gradient leaves alone (a router's correction bias): it
-  // is never trainable and isn't counted among parameters.
+  // Never trained: part of the model and of its files, but of no gradient (a router's correction
+  // bias).
   static Parameter DeclareBuffer(const Shape& shape, DType compute);
   // `values` in the compute type, contiguous, frozen. An undefined tensor makes an absent
   // parameter.
@@ -34,9 +34,9 @@ class Parameter {
   int64_t numel() const { return defined_ ? shape_.numel() : 0; }
   DType compute_dtype() const { return compute_; }
 
-  bool is_buffer() const { return is_buffer_; }
   bool trainable() const { return master_.defined(); }
-  // Makes the master, a leaf that needs a gradient, from the values. No effect when trainable, nor
+  bool buffer() const { return buffer_; }
+  // Makes the master, a leaf that needs a gradient, from the values. No effect when trainable, or
   // on a buffer.
   void MakeTrainable();
   // Rounds the master to the compute type and drops it with its gradient. No effect when frozen.
@@ -56,7 +56,7 @@ class Parameter {
 
  private:
   bool defined_ = false;
-  bool is_buffer_ = false;
+  bool buffer_ = false;
   Shape shape_;
   DType compute_ = DType::kF32;
   mutable Tensor value_;                // compute type; for a trainable parameter derived

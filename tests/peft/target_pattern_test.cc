@@ -46,7 +46,7 @@ TEST_F(TargetPatternTest, CountsPerPattern) {
       {{"*.experts.*"}, 12},
       {{"*.experts.up_proj"}, 12},
       {{"*.shared_experts.up_proj"}, 12},
-      {{"*.experts"}, 12},  // all projections of the experts; shared_experts isn't meant
+      {{"*.experts"}, 12},  // all projections of the stack; shared_experts isn't meant
       {{"lm_head"}, 1},
       {{"embed_tokens"}, 1},
       {{"*"}, 12 * 6},
