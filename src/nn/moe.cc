@@ -2,6 +2,8 @@
 
 #include <utility>
 
+#include "absl/strings/str_cat.h"
+#include "lorica/autograd/autograd.h"
 #include "lorica/autograd/kept_choice.h"
 #include "lorica/tensor/check.h"
 
@@ -39,6 +41,31 @@ GroupedLinear::Outputs OutputsOf(const MoeConfig& config) {
 }
 
 }  // namespace
+
+absl::string_view Name(ExpertNumerics numerics) {
+  return numerics == ExpertNumerics::kFast ? "fast" : "automodel";
+}
+
+absl::StatusOr<ExpertNumerics> ParseExpertNumerics(absl::string_view name) {
+  for (ExpertNumerics n : {ExpertNumerics::kFast, ExpertNumerics::kAutomodel}) {
+    if (name == Name(n)) return n;
+  }
+  return absl::InvalidArgumentError(
+      absl::StrCat("the numerics of experts are fast or automodel, found \"", name, "\""));
+}
+
+absl::string_view Name(RouterWeightPlacement placement) {
+  return placement == RouterWeightPlacement::kBeforeDown ? "before-down" : "after-down";
+}
+
+absl::StatusOr<RouterWeightPlacement> ParseRouterWeightPlacement(absl::string_view name) {
+  for (RouterWeightPlacement p :
+       {RouterWeightPlacement::kBeforeDown, RouterWeightPlacement::kAfterDown}) {
+    if (name == Name(p)) return p;
+  }
+  return absl::InvalidArgumentError(
+      absl::StrCat("router weights go before-down or after-down, found \"", name, "\""));
+}
 
 GroupedExperts::GroupedExperts(const MoeConfig& config, DType compute)
     : config_(config),

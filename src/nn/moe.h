@@ -11,6 +11,8 @@
 #include <string>
 #include <vector>
 
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
 #include "lorica/nn/grouped_linear.h"
 #include "lorica/nn/mlp.h"
 #include "lorica/nn/moe_config.h"
@@ -18,6 +20,13 @@
 #include "lorica/nn/sublayer.h"
 
 namespace lorica::nn {
+
+// "fast", "automodel".
+absl::string_view Name(ExpertNumerics numerics);
+absl::StatusOr<ExpertNumerics> ParseExpertNumerics(absl::string_view name);
+// "before-down", "after-down".
+absl::string_view Name(RouterWeightPlacement placement);
+absl::StatusOr<RouterWeightPlacement> ParseRouterWeightPlacement(absl::string_view name);
 
 // The stacked experts: gate_up_proj (up_proj without a gate) and down_proj.
 class GroupedExperts : public Module {

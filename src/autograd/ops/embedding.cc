@@ -58,12 +58,12 @@ struct EmbeddingOp : Op {
 
   std::vector<Tensor> Backward(const Tensor& dy) const {
     std::vector<Tensor> grads(kFirstBranch + 2 * branches.size());
-    if (dy.dim(0) == 0) return grads;
     if (needs(kTable)) {
       ops::WeightGradient sum(table_leaf);
-      dy.backend().ScatterAdd(ids, dy.view(), 1, sum.view());
+      if (dy.numel() > 0) dy.backend().ScatterAdd(ids, dy.view(), 1, sum.view());
       grads[kTable] = sum.Result();
     }
+    if (dy.dim(0) == 0) return grads;
     for (size_t i = 0; i < spans.size(); ++i) {
       if (!t[i].defined()) continue;
       const AdapterSpan& span = spans[i];

@@ -139,7 +139,13 @@ Tensor ExpertsReference(const Tensor& x, const Tensor& weights, const ExpertsArg
     slots = std::max(slots, p->branch->slots.size());
     for (const GroupedBranch::Slot& slot : p->branch->slots) dropout = dropout || slot.dropout > 0;
   }
-  const RowGroups groups = ops::MakeRowGroups("experts_reference", args, slots, dropout);
+  RowGroups groups = ops::MakeRowGroups("experts_reference", args, slots, dropout);
+  if (groups.expert.empty() && args.plan->experts() > 0) {
+    // No rows at all: one group without rows, so that every gradient arrives, as zero.
+    groups.offsets.offsets = {0, 0};
+    groups.expert = {0};
+    groups.slot = {slots > 0 ? 0 : -1};
+  }
   const Tensor y = Reference(args, x.dtype(), groups).Run(x, weights);
   return args.accumulator_output ? y : Cast(y, x.dtype());
 }
