@@ -188,6 +188,17 @@ absl::StatusOr<AdapterSet> InjectLora(Module& root, Backend& backend, DType comp
     }
   }
 
+  std::vector<std::string> notes;
+  for (const TargetCandidate& module : selection.selected) {
+    const int64_t rank = FirstMatch(config.rank_pattern, module, config.rank);
+    const int64_t divided = RankOf(config, module);
+    if (divided == rank || divided * config.expert_rank_divisor == rank) continue;
+    notes.push_back(absl::StrCat("the rank ", rank, " of ", module.path, " divided by ",
+                                 config.expert_rank_divisor, " experts a token is rounded down to ",
+                                 divided));
+    break;  // one stands for all
+  }
+
   Freeze(root);
   std::vector<AdaptedModule> modules;
   for (const TargetCandidate& module : selection.selected) {
@@ -197,6 +208,7 @@ absl::StatusOr<AdapterSet> InjectLora(Module& root, Backend& backend, DType comp
     modules.push_back({module.path, module.host, std::move(adapter), module.part});
   }
   AdapterSet set(std::move(modules));
+  set.set_notes(std::move(notes));
   if (!config.declare_only) set.Attach();
   return set;
 }

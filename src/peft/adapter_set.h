@@ -47,6 +47,9 @@ class AdapterSet {
   // parameter, or a pair an expert.
   bool experts_folded() const { return experts_folded_; }
   void set_experts_folded(bool folded) { experts_folded_ = folded; }
+  // What whoever injected them should know: a sentence each.
+  const std::vector<std::string>& notes() const { return notes_; }
+  void set_notes(std::vector<std::string> notes) { notes_ = std::move(notes); }
   // Values of all factors of `slot`.
   int64_t CountParameters(int slot = 0) const;
   // Every master of `slot` in tree order: name is path + ".lora_A" or ".lora_B".
@@ -66,6 +69,7 @@ class AdapterSet {
   std::vector<AdaptedModule> modules_;
   std::vector<ReplacedWeight> replaced_;
   bool experts_folded_ = false;
+  std::vector<std::string> notes_;
 };
 
 // Freezes every parameter of the tree, then adds one slot of fresh factors to each module that the

@@ -230,6 +230,7 @@ TEST_F(ExpertLoraTest, RanksOfExpertsAreDivided) {
     EXPECT_EQ(module.adapter->factors(0).rank(), expert ? 5 : 16) << module.path;
     EXPECT_EQ(module.adapter->factors(0).alpha, 32);
   }
+  EXPECT_THAT(set.notes(), ElementsAre(HasSubstr("rounded down to 5")));
   EXPECT_THAT(ErrorOf({.rank = 1, .targets = {"*.experts"}, .expert_rank_divisor = 2}),
               HasSubstr("the rank of layers.0.mlp.experts.gate_up_proj divided by 2"));
 }

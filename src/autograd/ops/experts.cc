@@ -226,7 +226,7 @@ struct ExpertsOp : Op {
     const bool gate_up_grads = gate_up.NeedsFactors(*this) || gate_up.NeedsWeights(*this);
     if (!needs(kX) && !gate_up_grads) return grads;
     Tensor dt;
-    const Tensor dx_rows = gate_up.InputGrad(
+    Tensor dx_rows = gate_up.InputGrad(
         *groups, rows.dh, numerics == ExpertNumerics::kFast ? wide : type, numerics, dt);
     if (needs(kX)) {
       Tensor dx = Tensor::Empty(backend, dy.shape(), type);
@@ -236,6 +236,7 @@ struct ExpertsOp : Op {
       }
       grads[kX] = dx;
     }
+    dx_rows = Tensor();  // as large as the rows that are gathered next
     if (gate_up_grads) {
       const Tensor x_rows = ops::GatherRows(raw::Contiguous(x.get(kName)), plan().token_of_row);
       gate_up.AddGrads(*groups, *this, x_rows, rows.dh, dt, Tensor(), Tensor(), grads);

@@ -5,8 +5,9 @@
 namespace lorica::ops {
 namespace {
 
+// Where x equals the bound the gradient goes to the bound.
 Tensor AtLeast(const Tensor& x, double bound) {
-  return Maximum(x, Tensor::Full(x.backend(), {1, 1}, x.dtype(), bound));
+  return Maximum(Tensor::Full(x.backend(), {1, 1}, x.dtype(), bound), x);
 }
 Tensor AtMost(const Tensor& x, double bound) { return Neg(AtLeast(Neg(x), -bound)); }
 

@@ -50,7 +50,8 @@ HWY_INLINE Activated<V> GeluGate(D d, V g, V u) {
   return {hn::Mul(gelu, u), hn::Mul(by_gate, u), gelu};
 }
 
-// Comparisons, not Min and Max: NaN stays NaN. The derivative at the limits themselves is 1.
+// Comparisons, not Min and Max: NaN stays NaN. At the limits themselves the derivative is 0, as
+// PyTorch has it (bf16 values meet a limit such as 7 often).
 template <class D, class V>
 HWY_INLINE Activated<V> Activate(D d, V g, V u, const GatedActivation& f) {
   if (f.kind == GatedActivation::Kind::kRelu2) {
@@ -58,7 +59,7 @@ HWY_INLINE Activated<V> Activate(D d, V g, V u, const GatedActivation& f) {
     return {hn::Mul(relu, relu), hn::Add(relu, relu), hn::Zero(d)};
   }
   const auto limit = Constant(d, f.limit), below = Constant(d, -f.limit);
-  const auto g_over = hn::Gt(g, limit), u_over = hn::Gt(u, limit), u_under = hn::Lt(u, below);
+  const auto g_over = hn::Ge(g, limit), u_over = hn::Ge(u, limit), u_under = hn::Le(u, below);
   if (f.limit > 0) {
     g = hn::IfThenElse(g_over, limit, g);
     u = hn::IfThenElse(u_over, limit, hn::IfThenElse(u_under, below, u));
