@@ -89,8 +89,6 @@ void Backend::GroupedGemm(const GroupedGemmDesc& desc, const GroupedGemmArgs& ar
     operands.a = RowRange(args.a, begin, rows);
     operands.y = RowRange(args.y, begin, rows);
     operands.b = matrix(args.b, b);
-    operands.b_storage_id = args.b_storage_id;
-    operands.b_storage_version = args.b_storage_version;
     if (desc.prefix_k > 0 && prefix >= 0) {
       gemm.prefix_k = desc.prefix_k;
       gemm.prefix_layout = desc.prefix_layout;

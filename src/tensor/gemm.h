@@ -85,7 +85,6 @@ struct GroupedGemmArgs {
   absl::Span<const int32_t> b_of_group;
   // [G] the matrix of prefix_b; -1: none. Empty: matrix g.
   absl::Span<const int32_t> prefix_of_group;
-  uint64_t b_storage_id = 0, b_storage_version = 0;  // as GemmArgs
 };
 
 // A sum over tokens, the gradient of a weight. For each block of each sequence, in order:

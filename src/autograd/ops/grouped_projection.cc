@@ -126,8 +126,7 @@ Tensor GroupedProjectionState::Dropped(const RowGroups& groups, const Tensor& x)
 Tensor GroupedProjectionState::Forward(const RowGroups& groups, const Tensor& x, DType type,
                                        bool with_bias, ExpertNumerics numerics) {
   const bool fast = numerics == ExpertNumerics::kFast;
-  GroupedProductArgs product{
-      .a = x, .b = weight_.unchecked(), .b_of_group = groups.expert, .cache_b = true};
+  GroupedProductArgs product{.a = x, .b = weight_.unchecked(), .b_of_group = groups.expert};
   std::vector<int32_t> a_index, b_index;
   if (a_.defined()) {
     a_index = Matrices(groups, true);
@@ -174,11 +173,8 @@ void GroupedProjectionState::Keep(const Op& op) {
 
 Tensor GroupedProjectionState::InputGrad(const RowGroups& groups, const Tensor& dy, DType type,
                                          ExpertNumerics numerics, Tensor& dt) const {
-  GroupedProductArgs product{.a = dy,
-                             .b = weight_.get(op_),
-                             .layout = GemmLayout::kNN,
-                             .b_of_group = groups.expert,
-                             .cache_b = true};
+  GroupedProductArgs product{
+      .a = dy, .b = weight_.get(op_), .layout = GemmLayout::kNN, .b_of_group = groups.expert};
   std::vector<int32_t> a_index;
   if (a_.defined()) {
     a_index = Matrices(groups, true);

@@ -29,10 +29,6 @@ void GroupedProductInto(const RowOffsets& offsets, const GroupedProductArgs& arg
   gemm.b = args.b.view();
   gemm.y = y.mutable_view();
   gemm.b_of_group = args.b_of_group;
-  if (args.cache_b) {
-    gemm.b_storage_id = args.b.storage()->id();
-    gemm.b_storage_version = args.b.storage()->version();
-  }
   if (args.prefix_a.defined()) {
     desc.prefix_k = args.prefix_a.dim(1);
     desc.prefix_layout = args.prefix_layout;

@@ -40,7 +40,6 @@ struct GroupedProductArgs {
   GemmLayout prefix_layout = GemmLayout::kNT;
   absl::Span<const int32_t> prefix_of_group;
   Tensor bias, addend;
-  bool cache_b = false;  // b is a frozen weight: packed forms of its matrices may be kept
 };
 void GroupedProductInto(const RowOffsets& offsets, const GroupedProductArgs& args, Tensor& y);
 Tensor GroupedProduct(const RowOffsets& offsets, const GroupedProductArgs& args, DType type);
