@@ -61,8 +61,7 @@ bool PeftLayoutConfig::NamesParameter(absl::string_view path) const {
 }
 
 bool PeftLayoutConfig::Names(absl::string_view path) const {
-  return peft.targets.all_linear() || peft.targets.Matches(path) ||
-         NamesParameter(absl::StrCat(path, ".weight"));
+  return peft.Adapts(path) || NamesParameter(absl::StrCat(path, ".weight"));
 }
 
 std::string PeftLayoutConfig::PatternPath(absl::string_view path) const {
@@ -105,6 +104,11 @@ absl::StatusOr<PeftLayoutConfig> PeftLayoutConfig::Read(const std::string& path,
     json["target_modules"] = OrderedJson::array({kNoModule});
   }
   LORICA_ASSIGN_OR_RETURN(config.peft, ParsePeftConfig(json.dump(), path));
+  if (!config.peft.saved_modules.empty()) {
+    return absl::UnimplementedError(
+        absl::StrCat(path, ": modules_to_save names ", Quoted(config.peft.saved_modules[0]),
+                     "; whole weights beside factors aren't supported in other layouts"));
+  }
   return config;
 }
 
