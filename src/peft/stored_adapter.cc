@@ -58,6 +58,7 @@ struct UnitView {
   }
   std::vector<int64_t> LiveColumns() const {
     std::vector<int64_t> live;
+    if (unit.module->scale() == 0) return live;
     for (int64_t j = 0; j < unit.module->rank(); ++j) {
       bool a = false, b = false;
       for (int64_t i = 0; i < unit.module->in() && !a; ++i) a = A(j, i) != 0;

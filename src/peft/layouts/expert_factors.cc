@@ -129,8 +129,13 @@ ProjectionFactors StackedPair(const ProjectionFactors* gate, const ProjectionFac
     first.b = gate != nullptr ? Concat(first.b, none, 1) : Concat(none, first.b, 1);
     return first;
   }
+  if (first.scale() == 0) {
+    first.b = Scaled(first.b, 0);
+    const double rank = static_cast<double>(first.rank());
+    first.alpha = up->scale() * (first.scaling == LoraScaling::kRsLora ? std::sqrt(rank) : rank);
+  }
   Tensor up_b = Expanded(up->b, experts);
-  const double ratio = up->scale() / first.scale();
+  const double ratio = first.scale() == 0 ? 1 : up->scale() / first.scale();
   if (std::abs(ratio - 1) > 1e-14) up_b = Scaled(up_b, ratio);
   ProjectionFactors stacked;
   const bool shared = gate->a.dim(0) == 1 && up->a.dim(0) == 1;

@@ -47,6 +47,7 @@ constexpr Rename kInLayer[] = {
     {"self_attn.indexer.weights_proj", "indexer.proj"},
     {"mlp.gate_proj", "ffn_gate"},
     {"mlp.up_proj", "ffn_up"},
+    {"mlp.gate_up_proj", "ffn_up"},
     {"mlp.down_proj", "ffn_down"},
     {"mlp.experts.gate_proj", "ffn_gate_exps"},
     {"mlp.experts.up_proj", "ffn_up_exps"},
@@ -62,12 +63,15 @@ constexpr Rename kInLayer[] = {
     {"mlp.router", "ffn_gate_inp"},
 };
 
-// Qwen says shared_expert and gpt-oss router where others say shared_experts and gate.
+// Qwen says shared_expert and gpt-oss router where others say shared_experts and gate; phi3 joins
+// gate and up.
 bool BelongsTo(absl::string_view module, const BaseFacts& base) {
   const bool qwen = absl::StartsWith(base.architecture, "qwen");
   const bool oss = base.architecture == "gpt-oss";
   if (absl::StartsWith(module, "mlp.shared_experts.")) return !qwen;
   if (absl::StartsWith(module, "mlp.shared_expert.")) return qwen;
+  if (module == "mlp.gate_up_proj") return base.architecture == "phi3";
+  if (module == "mlp.up_proj") return base.architecture != "phi3";
   if (module == "mlp.gate") return !oss;
   if (module == "mlp.router") return oss;
   return true;
@@ -118,7 +122,7 @@ std::string PathOf(const std::string& name, const BaseFacts& base) {
   if (!absl::SimpleAtoi(number, &layer) || layer < 0 || absl::StrCat(layer) != number) return "";
   for (const Rename& rename : kInLayer) {
     const std::string path = absl::StrCat(kLayers, number, ".", rename.module);
-    if (PlaceOf(path, base).name == name) return path;
+    if (BelongsTo(rename.module, base) && PlaceOf(path, base).name == name) return path;
   }
   return "";
 }

@@ -23,6 +23,8 @@ double CommonScale(const StoredAdapter& adapter) {
   double common = 1;
   int64_t most = 0;
   for (const StoredModule& candidate : adapter.modules) {
+    // Nothing can be folded into it.
+    if (candidate.scale() == 0) continue;
     const int64_t count =
         std::count_if(adapter.modules.begin(), adapter.modules.end(),
                       [&](const StoredModule& m) { return Same(m.scale(), candidate.scale()); });

@@ -8,7 +8,7 @@
 
 namespace lorica::layouts {
 
-// The scale of the most modules; of several such the first.
+// The scale of the most modules, of several such the first; not 0.
 double CommonScale(const StoredAdapter& adapter);
 
 // The same deltas with `target(module)` as every module's scale, as alpha / R: where a module has

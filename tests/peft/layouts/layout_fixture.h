@@ -1,6 +1,6 @@
 // Adapters of every shape that layouts must hold, and files to damage.
-#ifndef TESTS_PEFT_LAYOUTS_LAYOUT_FIXTURE_H_
-#define TESTS_PEFT_LAYOUTS_LAYOUT_FIXTURE_H_
+#ifndef LORICA_TESTS_PEFT_LAYOUTS_LAYOUT_FIXTURE_H_
+#define LORICA_TESTS_PEFT_LAYOUTS_LAYOUT_FIXTURE_H_
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -177,4 +177,4 @@ class LayoutTest : public ::testing::Test {
 
 }  // namespace lorica::testing
 
-#endif  // TESTS_PEFT_LAYOUTS_LAYOUT_FIXTURE_H_
+#endif  // LORICA_TESTS_PEFT_LAYOUTS_LAYOUT_FIXTURE_H_

@@ -246,6 +246,34 @@ TEST_F(LayoutTest, OneScaleIsFoldedOnlyWhereReadersKnowOne) {
   }
 }
 
+TEST_F(LayoutTest, AScaleOfZeroStaysZero) {
+  StoredAdapter adapter = Make({.kind = "split"});
+  for (StoredModule& module : adapter.modules) {
+    if (LastName(module.path) == "gate_proj") module.alpha = 0;
+  }
+  for (const AdapterLayout layout : kLayouts) {
+    const auto read = Read(Write(adapter, layout, std::string(Name(layout))), {.base = &base_});
+    ASSERT_TRUE(read.ok()) << read.status();
+    const absl::Status same = CompareDeltas(read->adapter, adapter);
+    EXPECT_TRUE(same.ok()) << Name(layout) << ": " << same;
+  }
+}
+
+TEST_F(LayoutTest, EmbeddingsAndJoinedProjectionsInGguf) {
+  base_ = {.model_type = "phi3", .architecture = "phi3", .hidden = 8, .heads = 2, .kv_heads = 1};
+  StoredAdapter adapter;
+  adapter.modules.push_back(Dense("model.embed_tokens", 11, 8, {}));
+  adapter.modules[0].kind = StoredModule::Kind::kEmbedding;
+  adapter.modules.push_back(Dense("model.layers.0.mlp.gate_up_proj", 8, 12, {}));
+  adapter.modules.push_back(Dense("model.layers.0.self_attn.qkv_proj", 8, 16, {}));
+  for (const AdapterLayout layout : kLayouts) {
+    const auto read = Read(Write(adapter, layout, std::string(Name(layout))), {.base = &base_});
+    ASSERT_TRUE(read.ok()) << read.status();
+    const absl::Status same = CompareDeltas(read->adapter, adapter);
+    EXPECT_TRUE(same.ok()) << Name(layout) << ": " << same;
+  }
+}
+
 TEST_F(LayoutTest, ComparingDeltasSeesEachFactor) {
   const StoredAdapter adapter = Make({});
   ASSERT_TRUE(CompareDeltas(adapter, adapter).ok());
