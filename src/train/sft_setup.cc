@@ -149,6 +149,7 @@ absl::Status MakeTrainableParts(SftSetup& setup, bool with_weights) {
   LORICA_ASSIGN_OR_RETURN(
       setup.adapters,
       AsOptionError(InjectLora(model, *setup.backend, ComputeTypeOf(options), config)));
+  for (const std::string& note : setup.adapters.notes()) setup.notes.push_back(note);
   return absl::OkStatus();
 }
 
