@@ -33,7 +33,7 @@ Attention::Attention(const AttentionConfig& config, std::shared_ptr<Rotary> rota
   if (config.fused) {
     input(q + 2 * kv);
   } else {
-    for (int64_t out : {q, kv, kv}) input(out);
+    for (int64_t out : {config.gate ? 2 * q : q, kv, kv}) input(out);
   }
   if (config.sinks) sinks_ = Parameter::Declare({config.heads}, compute);
   if (config.qk_norm == QkNorm::kNone) return;
@@ -67,10 +67,18 @@ Attention::Heads Attention::Project(const Tensor& x, const ForwardContext& conte
     k = inputs_[1].Forward(x, context);
     v = inputs_[2].Forward(x, context);
   }
-  return {
-      Clipped(Normed(q, q_norm_, config_.heads, context), config_.clip),
-      Clipped(Normed(k, k_norm_, config_.kv_heads, context), config_.clip),
-      Clipped(Reshape(v, {context.tokens(), config_.kv_heads, config_.head_dim}), config_.clip)};
+  Heads heads;
+  if (config_.gate) {
+    const int64_t head = config_.head_dim, flat = config_.heads * head;
+    const Tensor both = Reshape(q, {context.tokens(), config_.heads, 2 * head});
+    heads.gate = Reshape(Narrow(both, 2, head, head), {context.tokens(), flat});
+    q = Reshape(Narrow(both, 2, 0, head), {context.tokens(), flat});
+  }
+  heads.q = Clipped(Normed(q, q_norm_, config_.heads, context), config_.clip);
+  heads.k = Clipped(Normed(k, k_norm_, config_.kv_heads, context), config_.clip);
+  heads.v =
+      Clipped(Reshape(v, {context.tokens(), config_.kv_heads, config_.head_dim}), config_.clip);
+  return heads;
 }
 
 Tensor Attention::Forward(const Tensor& x, const ForwardContext& context) {
@@ -96,8 +104,10 @@ Tensor Attention::Forward(const Tensor& x, const ForwardContext& context) {
     heads.k = context.cache->keys(config_.layer);
     heads.v = context.cache->values(config_.layer);
   }
-  const Tensor y = lorica::Attention(heads.q, heads.k, heads.v, std::move(options));
-  return o_.Forward(Reshape(y, {tokens, config_.heads * config_.head_dim}), context);
+  Tensor y = lorica::Attention(heads.q, heads.k, heads.v, std::move(options));
+  y = Reshape(y, {tokens, config_.heads * config_.head_dim});
+  if (heads.gate.defined()) y = Mul(y, Sigmoid(heads.gate));
+  return o_.Forward(y, context);
 }
 
 void Attention::Visit(ModuleVisitor& visitor) {

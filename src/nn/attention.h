@@ -27,6 +27,7 @@ struct AttentionConfig {
   double softcap = 0;  // AttentionOptions
   int64_t window = 0;  // a token sees that many, itself included; 0: all before it
   double clip = 0;     // q, k and v, normed but not rotated, stay within +-clip; 0: free
+  bool gate = false;   // q_proj gives [query | gate] per head; the result is times sigmoid(gate)
   bool sinks = false;  // a parameter "sinks" [H]: AttentionOptions
   QkNorm qk_norm = QkNorm::kNone;
   double norm_eps = 1e-6;
@@ -47,6 +48,7 @@ class Attention : public Sublayer {
  private:
   struct Heads {
     Tensor q, k, v;  // [T, H, D], [T, G, D], [T, G, D]
+    Tensor gate;     // [T, H D] or undefined
   };
   Heads Project(const Tensor& x, const ForwardContext& context);
   Tensor Normed(const Tensor& projected, std::optional<RmsNorm>& norm, int64_t heads,

@@ -5,6 +5,7 @@
 
 #include "lorica/autograd/ops.h"
 #include "lorica/nn/attention.h"
+#include "lorica/nn/delta_net.h"
 #include "lorica/nn/mla.h"
 #include "lorica/nn/mlp.h"
 #include "lorica/nn/moe.h"
@@ -35,6 +36,10 @@ std::unique_ptr<Sublayer> MakeLatentAttention(const ModelConfig& config, int ind
 
 std::unique_ptr<Sublayer> MakeAttention(const ModelConfig& config, int index,
                                         std::shared_ptr<Rotary> rotary, DType compute) {
+  if (config.Layer(index).delta) {
+    return std::make_unique<DeltaNet>(config.delta, config.hidden_size, config.rms_norm_eps,
+                                      compute);
+  }
   if (config.latent.kv_lora_rank > 0) {
     return MakeLatentAttention(config, index, std::move(rotary), compute);
   }
@@ -53,6 +58,7 @@ std::unique_ptr<Sublayer> MakeAttention(const ModelConfig& config, int index,
   attention.softcap = config.attention_softcap;
   attention.window = config.Layer(index).window;
   attention.clip = config.qkv_clip;
+  attention.gate = config.attention_gate;
   attention.sinks = config.attention_sinks;
   attention.qk_norm = config.qk_norm;
   attention.norm_eps = config.rms_norm_eps;
@@ -75,7 +81,10 @@ std::unique_ptr<Sublayer> MakeFeedForward(const ModelConfig& config, int index, 
 
 DecoderLayer::DecoderLayer(const ModelConfig& config, int index, std::shared_ptr<Rotary> rotary,
                            DType compute)
-    : norms_(config.norms), residual_scale_(config.residual_scale), compute_(compute) {
+    : attention_name_(config.Layer(index).delta ? "linear_attn" : "self_attn"),
+      norms_(config.norms),
+      residual_scale_(config.residual_scale),
+      compute_(compute) {
   attention_.body = MakeAttention(config, index, std::move(rotary), compute);
   feed_forward_.body = MakeFeedForward(config, index, compute);
   for (Branch* branch : {&attention_, &feed_forward_}) {
@@ -101,7 +110,7 @@ Tensor DecoderLayer::Forward(const Tensor& x, const ForwardContext& context) {
 }
 
 void DecoderLayer::Visit(ModuleVisitor& visitor) {
-  visitor.OnChild("self_attn", *attention_.body);
+  visitor.OnChild(attention_name_, *attention_.body);
   visitor.OnChild("mlp", *feed_forward_.body);
   const auto norm = [&](absl::string_view name, std::optional<RmsNorm>& module) {
     if (module.has_value()) visitor.OnChild(name, *module);

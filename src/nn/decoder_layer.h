@@ -15,10 +15,10 @@ namespace lorica::nn {
 // x += s after(attention(before(x))); x += s after(feed_forward(before(x))), where each norm is
 // present or not (NormPlacement) and s is the configuration's residual_scale.
 //
-// Paths, those of Hugging Face: self_attn and mlp; the norms before and after attention are
-// input_layernorm and post_attention_layernorm, those around the feed-forward
-// pre_feedforward_layernorm and post_feedforward_layernorm. Where all norms stand before, the
-// second is called post_attention_layernorm.
+// Paths, those of Hugging Face: self_attn (linear_attn for the delta rule) and mlp; the norms
+// before and after attention are input_layernorm and post_attention_layernorm, those around the
+// feed-forward pre_feedforward_layernorm and post_feedforward_layernorm. Where all norms stand
+// before, the second is called post_attention_layernorm.
 class DecoderLayer : public Module {
  public:
   // `rotary` null: positions aren't rotated.
@@ -34,6 +34,7 @@ class DecoderLayer : public Module {
   };
   Tensor Added(const Tensor& x, Branch& branch, const ForwardContext& context) const;
 
+  const char* attention_name_;
   NormPlacement norms_;
   double residual_scale_;
   DType compute_;

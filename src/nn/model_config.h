@@ -22,6 +22,7 @@ struct LayerConfig {
   Rope rope = Rope::kMain;
   int64_t window = 0;    // keys that a token sees, itself included; 0: all before it
   bool experts = false;  // a mixture of experts as its feed-forward
+  bool delta = false;    // the gated delta rule (nn/delta_net.h) in place of attention
 
   bool operator==(const LayerConfig&) const = default;
 };
@@ -42,6 +43,18 @@ struct LatentSizes {
   int64_t qk_nope_head_dim = 0, qk_rope_head_dim = 0, v_head_dim = 0;
 
   bool operator==(const LatentSizes&) const = default;
+};
+
+// Sizes of layers with the gated delta rule.
+struct DeltaSizes {
+  int64_t key_heads = 0, key_head_dim = 0;
+  int64_t value_heads = 0, value_head_dim = 0;
+  int64_t taps = 0;  // of the convolution
+
+  int64_t channels() const {  // of q, k and v together
+    return 2 * key_heads * key_head_dim + value_heads * value_head_dim;
+  }
+  bool operator==(const DeltaSizes&) const = default;
 };
 
 struct ModelConfig {
@@ -74,6 +87,8 @@ struct ModelConfig {
   LatentSizes latent;
   nn::MoeConfig moe;             // of the layers that say `experts`
   int64_t skipped_layers = 0;    // behind the last one, in files alone: predictors of later tokens
+  DeltaSizes delta;              // of the layers that say `delta`
+  bool attention_gate = false;   // q_proj gives a gate beside each query head
   bool attention_sinks = false;  // one logit per head that takes part in softmax and has no value
   double qkv_clip = 0;           // q, k and v stay within +-qkv_clip; 0: free
 

@@ -43,7 +43,8 @@ std::string LayersText(const ModelConfig& c) {
     const LayerConfig& layer = c.layer_configs[i];
     for (run = 1; i + run < c.layer_configs.size() && c.layer_configs[i + run] == layer;) ++run;
     absl::StrAppend(&text, text.empty() ? " layers " : ",", run, "x(", static_cast<int>(layer.rope),
-                    ",", layer.window, layer.experts ? ",experts" : "", ")");
+                    ",", layer.window, layer.experts ? ",experts" : "", layer.delta ? ",delta" : "",
+                    ")");
   }
   return text;
 }
@@ -107,6 +108,12 @@ std::string MathsText(const ModelConfig& c) {
   number("attention_softcap", c.attention_softcap, 0);
   number("logit_divisor", c.logit_divisor, 1);
   number("logit_softcap", c.logit_softcap, 0);
+  if (c.delta.key_heads > 0) {
+    const DeltaSizes& d = c.delta;
+    absl::StrAppend(&text, " delta ", d.key_heads, " ", d.key_head_dim, " ", d.value_heads, " ",
+                    d.value_head_dim, " ", d.taps);
+  }
+  number("gate", c.attention_gate, 0);
   number("sinks", c.attention_sinks, 0);
   number("clip_qkv", c.qkv_clip, 0);
   return text;

@@ -236,8 +236,8 @@ class Backend {
   // From y = softmax(x) or log softmax(x).
   virtual void SoftmaxGrad(TensorView y, TensorView dy, bool log, MutableTensorView dx) = 0;
   // y = x * rstd * weight, rstd[t] = 1 / sqrt(mean(x[t]²) + eps). x [T, C], weight [C] (f32 or x's
-  // type), rstd [T] of the accumulator type. y and dy have x's type, or bf16 where x and dx are f32.
-  // B. Zhang, R. Sennrich, "Root mean square layer normalization", 2019.
+  // type), rstd [T] of the accumulator type. y and dy have x's type, or bf16 where x and dx are
+  // f32. B. Zhang, R. Sennrich, "Root mean square layer normalization", 2019.
   virtual void RmsNorm(TensorView x, TensorView weight, double eps, MutableTensorView y,
                        MutableTensorView rstd) = 0;
   virtual void RmsNormGrad(TensorView x, TensorView weight, TensorView rstd, TensorView dy,

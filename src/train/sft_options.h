@@ -96,7 +96,7 @@ struct SftOptions {
   std::string dtype = "f32";       // or "bf16", "f64"
   std::string recompute = "none";  // or "full"
   std::string numerics = "fast";   // or "automodel"
-  int64_t threads = 0;  // 0: the cores that the process may use
+  int64_t threads = 0;             // 0: the cores that the process may use
   int64_t seed = 0;
   std::string backend = "cpu";
   int64_t device = 0;

@@ -99,7 +99,9 @@ std::vector<BadInput> BadTexts() {
       Tokens("text_for_a_model_without_tokenizer", "tokenizer", R"({"text": "hello"})"),
       Data("data_gzip_truncated", "end missing",
            std::string("\x1f\x8b\x08\x00\x00\x00\x00\x00\x00\x03", 10)),
-      Data("data_zstd_damaged", "zstd stream is damaged", "\x28\xb5\x2f\xfd\xff\xff\xff\xff"),
+      // A frame of 8 bytes whose block is of the reserved type.
+      Data("data_zstd_damaged", "zstd stream is damaged",
+           std::string("\x28\xb5\x2f\xfd\x20\x08\x07\x00\x00", 9)),
       Data("data_xz_damaged", "xz stream is damaged",
            std::string("\xfd\x37zXZ\x00\x00\x04\x00\x00\x00\x00\x00\x00", 14)),
       Data("data_parquet", "found a Parquet file", "PAR1\x15\x04\x15\x10"),

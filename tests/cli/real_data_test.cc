@@ -79,6 +79,7 @@ INSTANTIATE_TEST_SUITE_P(
 class DataOptionTest : public CommandTest {};
 
 TEST_F(DataOptionTest, PatternsWeightsAndFilesAreListed) {
+  std::filesystem::create_directory(Path("parts"));
   WriteFileOrDie(Path("parts/a.jsonl"), SmallData(10));
   WriteFileOrDie(Path("parts/b.jsonl"), SmallData(4));
   const std::string text =

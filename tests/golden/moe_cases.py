@@ -7,7 +7,7 @@ their parameters too.
 
 from transformers import (DeepseekV2Config, DeepseekV3Config, Glm4MoeConfig, Glm4MoeLiteConfig,
                           GptOssConfig, MiniMaxM2Config, MixtralConfig, OlmoeConfig,
-                          Qwen2MoeConfig, Qwen3MoeConfig)
+                          Qwen2MoeConfig, Qwen3_5MoeTextConfig, Qwen3MoeConfig)
 
 QKVO = ["q_proj", "k_proj", "v_proj", "o_proj"]
 MLA = ["q_a_proj", "q_b_proj", "kv_a_proj_with_mqa", "kv_b_proj", "o_proj"]
@@ -118,4 +118,15 @@ def moe_cases():
                 num_experts_per_tok=2,
                 rope_parameters={**PLAIN, "partial_rotary_factor": 0.5}),
             QKVO, EXPERTS),
+        "qwen3_5_moe": case(
+            54, "gated delta net and gated attention in turn, shared expert",
+            Qwen3_5MoeTextConfig(
+                **small, hidden_size=20, num_hidden_layers=2, num_attention_heads=4,
+                num_key_value_heads=2, head_dim=8, linear_conv_kernel_dim=4, linear_key_head_dim=5,
+                linear_value_head_dim=6, linear_num_key_heads=2, linear_num_value_heads=4,
+                moe_intermediate_size=9, shared_expert_intermediate_size=11, num_experts=6,
+                num_experts_per_tok=2, layer_types=["linear_attention", "full_attention"],
+                rope_parameters={**PLAIN, "partial_rotary_factor": 0.5}),
+            QKVO + ["in_proj_qkv", "in_proj_z", "in_proj_b", "in_proj_a", "out_proj"],
+            EXPERTS + [n.replace("shared_experts", "shared_expert") for n in SHARED]),
     }

@@ -418,23 +418,27 @@ void AddTransformerParts(std::vector<OpCase>& rows) {
 }
 
 // Two sequences of 4 and 3 tokens, 4 query heads on 2 key heads, D 5, Dv 3.
-OpCase AttentionCase(const std::string& name, bool causal, int64_t window, double softcap = 0) {
+OpCase AttentionCase(const std::string& name, bool causal, int64_t window, double softcap = 0,
+                     bool sinks = false) {
   return MakeCase(
-      name, {{7, 4, 5}, {7, 2, 5}, {7, 2, 3}},
-      [causal, window, softcap](const Inputs& x) {
+      name,
+      sinks ? std::vector<Shape>{{7, 4, 5}, {7, 2, 5}, {7, 2, 3}, {4}}
+            : std::vector<Shape>{{7, 4, 5}, {7, 2, 5}, {7, 2, 3}},
+      [causal, window, softcap, sinks](const Inputs& x) {
         return Attention(x[0], x[1], x[2],
                          {.spans = {{0, 4, 0, 4}, {4, 3, 4, 3}},
                           .scale = 0.7,
                           .causal = causal,
                           .window = window,
-                          .softcap = softcap});
+                          .softcap = softcap,
+                          .sinks = sinks ? Weight(x[3]) : Weight()});
       },
-      [causal, window, softcap](const std::vector<Values>& x) {
+      [causal, window, softcap, sinks](const std::vector<Values>& x) {
         Values y(7 * 4 * 3, 0.0);
         for (int t = 0; t < 7; ++t) {
           const int begin = t < 4 ? 0 : 4, end = t < 4 ? 4 : 7;
           for (int h = 0; h < 4; ++h) {
-            double denominator = 0;
+            double denominator = sinks ? std::exp(x[3][h]) : 0;
             for (int s = begin; s < end; ++s) {
               if (causal && s > t) continue;
               if (window > 0 && s <= t - window) continue;
@@ -538,6 +542,7 @@ const std::vector<OpCase>& OpCases() {
     all->push_back(AttentionCase("attention_causal", true, 0));
     all->push_back(AttentionCase("attention_window", true, 2));
     all->push_back(AttentionCase("attention_softcap", true, 3, 0.5));
+    all->push_back(AttentionCase("attention_sinks", true, 3, 0, true));
     AddLosses(*all);
     return all;
   }();

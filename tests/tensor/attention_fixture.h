@@ -81,7 +81,7 @@ struct AttentionGrads {
 
 inline void RunAttention(Backend& backend, const AttentionCase& test, const AttentionInputs& in,
                          AttentionOutputs& out) {
-  backend.Attention({test.spans, test.scale, test.causal, test.window, in.q.view(), in.k.view(),
+  backend.Attention({test.spans, test.scale, test.causal, test.window, 0, in.q.view(), in.k.view(),
                      in.v.view(), out.o.mutable_view(), out.lse.mutable_view()});
 }
 inline AttentionOutputs RunAttention(Backend& backend, const AttentionCase& test,
@@ -93,8 +93,8 @@ inline AttentionOutputs RunAttention(Backend& backend, const AttentionCase& test
 
 inline void RunAttentionGrad(Backend& backend, const AttentionCase& test, const AttentionInputs& in,
                              const AttentionOutputs& out, AttentionGrads& grads) {
-  backend.AttentionGrad({test.spans, test.scale, test.causal, test.window, in.q.view(), in.k.view(),
-                         in.v.view(), out.o.view(), out.lse.view(), in.dy.view(),
+  backend.AttentionGrad({test.spans, test.scale, test.causal, test.window, 0, in.q.view(),
+                         in.k.view(), in.v.view(), out.o.view(), out.lse.view(), in.dy.view(),
                          grads.dq.mutable_view(), grads.dk.mutable_view(),
                          grads.dv.mutable_view()});
 }

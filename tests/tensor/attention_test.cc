@@ -204,6 +204,7 @@ TEST(AttentionTest, StridedHeadsOfOneProjection) {
          test.scale,
          true,
          0,
+         0,
          wide.Strided({tokens, heads, size}, {width, size, 1}),
          wide.Strided({tokens, groups, size}, {width, size, 1}, heads * size),
          wide.Strided({tokens, groups, size}, {width, size, 1}, (heads + groups) * size),

@@ -47,8 +47,7 @@ INSTANTIATE_TEST_SUITE_P(All, TokenizerGoldenTest,
                          testing::Values("gpt2", "smollm", "llama3", "qwen2", "deepseek", "o200k",
                                          "splits", "roberta", "llama2", "metaspace_first",
                                          "metaspace_always", "metaspace_never", "unigram",
-                                         "unigram_bytes", "words", "bert",
-                                         "prepended"),
+                                         "unigram_bytes", "words", "bert", "prepended"),
                          [](const auto& row) { return std::string(row.param); });
 
 TEST(TokenizerSpansTest, CoverTheTextWithoutGapsWhereNothingIsDropped) {

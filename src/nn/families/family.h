@@ -64,6 +64,7 @@ const Family& Phi3Family();
 const Family& Qwen2Family();
 const Family& Qwen2MoeFamily();
 const Family& Qwen3Family();
+const Family& Qwen35MoeFamily();
 const Family& Qwen3MoeFamily();
 const Family& SmolLm3Family();
 

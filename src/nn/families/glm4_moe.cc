@@ -60,8 +60,7 @@ const Family& Glm4MoeFamily() {
   static constexpr Family kFamily = {
       .name = "glm4_moe",
       .architecture = "Glm4MoeForCausalLM",
-      .defaults = R"({"first_k_dense_replace": 1, "n_shared_experts": 1,
-                      "partial_rotary_factor": 0.5})",
+      .defaults = R"({"first_k_dense_replace": 1, "n_shared_experts": 1})",
       .keys = kKeys,
       .read_json = ReadJson,
       .write_json = WriteJson};
