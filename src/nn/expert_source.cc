@@ -8,15 +8,30 @@
 #include <vector>
 
 #include "absl/strings/match.h"
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_replace.h"
 #include "absl/strings/strip.h"
 #include "lorica/io/mxfp4.h"
 #include "lorica/io/quoted.h"
+#include "lorica/nn/model_loader.h"
 #include "lorica/tensor/check.h"
 #include "lorica/tensor/status.h"
 
 namespace lorica::internal {
+
+// A name as transformers 5 has it.
+static std::string Renamed(const std::string& name) {
+  std::string renamed = absl::StrReplaceAll(name, {{".block_sparse_moe.", ".mlp."}});
+  // MiniMax-M2 keeps the router's bias beside the router.
+  absl::string_view stem = renamed;
+  constexpr absl::string_view kBias = ".mlp.e_score_correction_bias";
+  if (absl::ConsumeSuffix(&stem, kBias)) {
+    return absl::StrCat(stem, ".mlp.gate.e_score_correction_bias");
+  }
+  return renamed;
+}
+
 namespace {
 
 // How one stacked tensor comes about.
@@ -28,18 +43,6 @@ struct Stack {
   int64_t parts = 1;
   StoredTensorInfo info;  // of the whole
 };
-
-// A name as transformers 5 has it.
-std::string Renamed(const std::string& name) {
-  std::string renamed = absl::StrReplaceAll(name, {{".block_sparse_moe.", ".mlp."}});
-  // MiniMax-M2 keeps the router's bias beside the router.
-  absl::string_view stem = renamed;
-  constexpr absl::string_view kBias = ".mlp.e_score_correction_bias";
-  if (absl::ConsumeSuffix(&stem, kBias)) {
-    return absl::StrCat(stem, ".mlp.gate.e_score_correction_bias");
-  }
-  return renamed;
-}
 
 class ExpertSource final : public TensorSource {
  public:
@@ -252,3 +255,38 @@ absl::StatusOr<std::shared_ptr<const TensorSource>> StackExperts(
 }
 
 }  // namespace lorica::internal
+
+namespace lorica {
+
+FolderPlace PlaceInFolder(absl::string_view name, const ModelConfig& config) {
+  FolderPlace place;
+  place.path = internal::Renamed(std::string(name));
+  if (config.moe.experts == 0) return place;
+  constexpr absl::string_view kExperts = ".mlp.experts.";
+  const size_t begin = absl::string_view(place.path).find(kExperts);
+  if (begin == absl::string_view::npos) return place;
+  const std::string experts = place.path.substr(0, begin + kExperts.size());
+  absl::string_view rest = absl::string_view(place.path).substr(experts.size());
+  if (rest == "gate_up_proj" || rest == "down_proj") {
+    place.transposed = config.family == "gpt_oss";
+    return place;
+  }
+  const size_t dot = rest.find('.');
+  int64_t expert = 0;
+  if (dot == absl::string_view::npos || !absl::SimpleAtoi(rest.substr(0, dot), &expert)) {
+    return place;
+  }
+  rest.remove_prefix(dot + 1);
+  if (!absl::ConsumeSuffix(&rest, ".weight")) return place;
+  const int64_t width = config.moe.expert_width;
+  const bool up = rest == "up_proj" || rest == "w3";
+  if (up || rest == "gate_proj" || rest == "w1") {
+    return {experts + "gate_up_proj", expert, up ? width : 0, width, false};
+  }
+  if (rest == "down_proj" || rest == "w2") {
+    return {experts + "down_proj", expert, 0, config.moe.hidden, false};
+  }
+  return place;
+}
+
+}  // namespace lorica

@@ -56,6 +56,16 @@ absl::Status WriteModelFiles(CausalLm& model, DirectoryCommit& folder);
 // The same as a folder of its own, complete or not at all. AlreadyExists where `path` exists.
 absl::Status SaveModel(CausalLm& model, const std::string& path, FileSystem& files = PosixFiles());
 
+// Which part of which parameter a tensor of a Hugging Face folder is.
+struct FolderPlace {
+  std::string path;
+  int64_t expert = -1;              // of a stack; -1: all of the parameter
+  int64_t first_row = 0, rows = 0;  // of that expert
+  bool transposed = false;          // the file swaps the last two axes
+};
+// `name` is the file's. For a name of no parameter the path is one that no parameter has.
+FolderPlace PlaceInFolder(absl::string_view name, const ModelConfig& config);
+
 // Where the parameter `path` of a model stands in a GGUF file: name and how its rows are ordered.
 struct GgufPlace {
   std::string name;

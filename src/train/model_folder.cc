@@ -99,10 +99,19 @@ bool IsEightBit(StoredType type) {
 struct Piece {
   SafetensorsSpec spec;
   const Parameter* parameter = nullptr;
+  FolderPlace place;  // of `parameter`
   const TensorSource* scaled = nullptr;
   StoredType stored = StoredType::kF32;  // of `bytes`
   absl::Span<const uint8_t> bytes;
 };
+
+// What a file has of a parameter.
+Tensor ValuesAt(const Tensor& values, const FolderPlace& place) {
+  if (place.transposed) return raw::Contiguous(values.Transpose(1, 2));
+  if (place.expert < 0) return values;
+  const Tensor rows = values.Narrow(0, place.expert, 1).Narrow(1, place.first_row, place.rows);
+  return raw::Contiguous(rows).WithShape({place.rows, values.dim(2)});
+}
 
 absl::Status AppendRows(SafetensorsWriter& writer, const Piece& piece) {
   LORICA_ASSIGN_OR_RETURN(const int64_t elements, CheckedElementCount(piece.spec.shape));
@@ -123,7 +132,8 @@ absl::Status AppendRows(SafetensorsWriter& writer, const Piece& piece) {
 
 absl::Status AppendPiece(SafetensorsWriter& writer, const Piece& piece) {
   if (piece.parameter != nullptr) {
-    return AppendValues(writer, piece.spec.name, piece.spec.type, piece.parameter->value());
+    return AppendValues(writer, piece.spec.name, piece.spec.type,
+                        ValuesAt(piece.parameter->value(), piece.place));
   }
   if (piece.scaled != nullptr) return AppendRows(writer, piece);
   if (piece.stored == piece.spec.type) return writer.Append(piece.bytes);
@@ -268,7 +278,14 @@ absl::StatusOr<WrittenWeights> WriteChangedFolder(const ChangedModel& changed,
         piece.spec.type = changed.type.value_or(StoredType::kBF16);
         piece.scaled = changed.source;
       }
-      if (changed.changed.count(entry.name) > 0) piece.parameter = parameters.at(entry.name);
+      piece.place = PlaceInFolder(entry.name, changed.model->config());
+      const std::string& path = piece.place.path;
+      if (changed.changed.count(path) > 0) piece.parameter = parameters.at(path);
+      if (absl::EndsWith(entry.name, "_blocks") &&
+          changed.changed.count(path.substr(0, path.size() - 7)) > 0) {
+        return absl::UnimplementedError(absl::StrCat(file.where(), ": tensor ", Quoted(entry.name),
+                                                     ": writing 4-bit experts isn't supported"));
+      }
       head_written = head_written || entry.name == kHeadName;
       pieces.push_back(std::move(piece));
     }
