@@ -18,6 +18,7 @@
 #include "lorica/peft/peft_files.h"
 #include "lorica/tensor/cpu_backend.h"
 #include "lorica/tensor/random.h"
+#include "train/golden_run.h"
 #include "train/temp_folder.h"
 
 namespace lorica {
@@ -278,6 +279,35 @@ TEST_F(MergeModelTest, WhatCannotBecomeAGgufFileIsRefused) {
 }
 
 // Every eight-bit weight becomes a plain one, and config.json says so.
+// One by one, under Mixtral's own names, transposed: each as in the model's files. Merging compares
+// the logits of what it wrote by itself.
+TEST_F(MergeModelTest, ExpertsAreWrittenWhereTheFilesHaveThem) {
+  for (const std::string name : {"deepseek_v3", "mixtral", "gpt_oss"}) {
+    const std::string model = GoldenPath(name + "/model"), output = folder_ / name;
+    const auto summary = Merge(model, GoldenPath(name + "/adapter"), output, "stored");
+    ASSERT_TRUE(summary.ok()) << summary.status();
+    const auto before = SafetensorsFile::Open(model + "/model.safetensors");
+    const auto after = SafetensorsFile::Open(output + "/model.safetensors");
+    ASSERT_TRUE(before.ok() && after.ok());
+    ASSERT_EQ(after->entries().size(), before->entries().size());
+    int changed = 0;
+    for (const SafetensorsEntry& entry : before->entries()) {
+      const SafetensorsEntry* written = after->Find(entry.name);
+      ASSERT_NE(written, nullptr) << entry.name;
+      EXPECT_EQ(written->shape, entry.shape) << entry.name;
+      const bool same = after->Bytes(*written) == before->Bytes(entry);
+      if (absl::StrContains(entry.name, "experts") && !absl::EndsWith(entry.name, "_bias")) {
+        EXPECT_FALSE(same) << entry.name;
+        ++changed;
+      }
+      if (absl::StrContains(entry.name, "norm")) {
+        EXPECT_TRUE(same) << entry.name;
+      }
+    }
+    EXPECT_GT(changed, 3);
+  }
+}
+
 TEST_F(MergeModelTest, EightBitModelBecomesAPlainOne) {
   auto model = RandomModel();
   ASSERT_TRUE(SaveModel(*model, folder_ / "plain").ok());
