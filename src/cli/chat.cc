@@ -37,7 +37,7 @@ class ChatCommand final : public Command {
   void Visit(OptionVisitor& visitor) override {
     visitor.On({.name = "model", .group = "Input", .help = "Hugging Face folder or GGUF file"},
                options_.model);
-    visitor.On({.name = "adapter", .group = "Input", .help = "PEFT adapter folder"},
+    visitor.On({.name = "adapter", .group = "Input", .help = "adapter folder or GGUF file"},
                options_.adapter);
     visitor.On({.name = "system", .group = "Input", .help = "system message"}, system_);
     visitor.On({.name = "chat-template",

@@ -66,7 +66,7 @@ class GenerateCommand final : public Command {
   void Visit(OptionVisitor& visitor) override {
     visitor.On({.name = "model", .group = "Input", .help = "Hugging Face folder or GGUF file"},
                model_.model);
-    visitor.On({.name = "adapter", .group = "Input", .help = "PEFT adapter folder"},
+    visitor.On({.name = "adapter", .group = "Input", .help = "adapter folder or GGUF file"},
                model_.adapter);
     visitor.On({.name = "prompt", .group = "Input", .help = "text to continue as it is"}, prompt_);
     visitor.On({.name = "chat",

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstring>
 #include <map>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -50,8 +51,14 @@ class ExpertSource final : public TensorSource {
       : source_(std::move(source)), config_(config) {}
 
   absl::Status Build() {
-    for (const std::string& name : source_->names()) renamed_.emplace(Renamed(name), name);
-    std::map<std::string, bool> used;  // by the file's name
+    for (const std::string& name : source_->names()) {
+      const auto [it, added] = renamed_.emplace(Renamed(name), name);
+      if (added) continue;
+      return absl::InvalidArgumentError(absl::StrCat(source_->Where(name),
+                                                     ": expected one name of the tensor, found ",
+                                                     Quoted(it->second), " too"));
+    }
+    std::set<std::string> used;  // by the file's name
     for (int layer = 0; layer < static_cast<int>(config_.layers); ++layer) {
       if (!config_.Layer(layer).experts) continue;
       const std::string experts = absl::StrCat("model.layers.", layer, ".mlp.experts.");
@@ -115,7 +122,7 @@ class ExpertSource final : public TensorSource {
   absl::Status AddStack(const std::string& experts, const std::string& name,
                         const std::vector<std::string>& singles,
                         const std::vector<std::string>& short_names, int64_t rows, int64_t columns,
-                        std::map<std::string, bool>& used) {
+                        std::set<std::string>& used) {
     const std::string whole = experts + name;
     Stack stack;
     stack.info.shape = {config_.moe.experts, rows, columns};
@@ -133,7 +140,7 @@ class ExpertSource final : public TensorSource {
       LORICA_RETURN_IF_ERROR(AddSingles(experts, singles, short_names, rows, columns, stack));
       if (stack.names.empty()) return absl::OkStatus();  // the loader says that `whole` is missing
     }
-    for (const std::string& stored : stack.names) used[stored] = true;
+    used.insert(stack.names.begin(), stack.names.end());
     stacks_.emplace(whole, std::move(stack));
     return absl::OkStatus();
   }
@@ -183,6 +190,12 @@ class ExpertSource final : public TensorSource {
     const StoredTensorInfo* blocks = source_->Find(stack.names[0]);
     const StoredTensorInfo* scales = source_->Find(stack.names[1]);
     if (scales == nullptr) return source_->Bytes(stack.names[1]).status();
+    for (const auto& [name, info] : {std::pair(stack.names[0], blocks), {stack.names[1], scales}}) {
+      if (info->type == StoredType::kU8) continue;
+      return absl::InvalidArgumentError(absl::StrCat(source_->Where(name), ": expected type ",
+                                                     Name(StoredType::kU8), ", found ",
+                                                     Name(info->type)));
+    }
     LORICA_RETURN_IF_ERROR(
         CheckMxfp4Shapes(blocks->shape, scales->shape, source_->Where(stack.names[0])));
     if (columns % kMxfp4Group != 0) {

@@ -203,6 +203,11 @@ absl::Status CheckModelConfig(const ModelConfig& config, absl::string_view where
     return bad("initializer_range: expected a number from 0 on, found ", config.initializer_range);
   }
   LORICA_RETURN_IF_ERROR(CheckRope(config.rope, config.head_dim, where));
+  if (config.latent.kv_lora_rank > 0 && config.rope.channels != config.latent.qk_rope_head_dim) {
+    return bad("partial_rotary_factor: expected 1, as latent attention rotates all of ",
+               "qk_rope_head_dim ", config.latent.qk_rope_head_dim, ", found ",
+               config.rope.channels, " rotated channels");
+  }
   LORICA_RETURN_IF_ERROR(CheckLayers(config, where));
   return CheckScales(config, where);
 }

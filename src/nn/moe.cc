@@ -103,7 +103,6 @@ void GroupedExperts::Visit(ModuleVisitor& visitor) {
 
 Moe::Moe(const MoeConfig& config, DType compute)
     : config_(Checked(config)), router_(RouterOf(config), compute), experts_(config, compute) {
-  statistics_.load.assign(static_cast<size_t>(config.experts), 0);
   if (config.latent > 0) {
     latent_in_ = Linear::Declare(config.latent, config.hidden, false, compute);
     latent_out_ = Linear::Declare(config.hidden, config.latent, false, compute);
@@ -119,20 +118,20 @@ Tensor Moe::Forward(const Tensor& x, const ForwardContext& context) {
   const int64_t tokens = x.dim(0);
   const Tensor logits = router_.Logits(x, context);
   const Routing routing = router_.Choose(logits);
-  Tensor weights = routing.weights;
+  Tensor weights = routing.weights, loss;
+  if (config_.aux_loss_coefficient > 0) {
+    loss = LoadBalancingLoss(logits, config_.router, *routing.experts);
+  }
   const auto plan = KeepChoice<DispatchPlan>([&] {
     // Here a forward pass counts once, however often its blocks are run again.
     const std::vector<int64_t> load = ExpertLoad(*routing.experts, config_.experts, tokens);
+    statistics_.load.resize(load.size());
     for (size_t i = 0; i < load.size(); ++i) statistics_.load[i] += load[i];
     ++statistics_.batches;
-    if (config_.aux_loss_coefficient > 0) {
-      NoGrad no_grad;
-      statistics_.aux_loss += LoadBalancingLoss(logits, config_.router, *routing.experts).item();
-    }
+    if (loss.defined()) statistics_.aux_loss += loss.item();
     return MakeDispatchPlan(*routing.experts, tokens, config_.router.top_k, config_.experts);
   });
-  if (config_.aux_loss_coefficient > 0 && GradEnabled()) {
-    const Tensor loss = LoadBalancingLoss(logits, config_.router, *routing.experts);
+  if (loss.defined() && GradEnabled()) {
     weights = AttachLoss(weights, loss, config_.aux_loss_coefficient * static_cast<double>(tokens));
   }
   const Tensor input = latent_in_.has_value() ? latent_in_->Forward(x, context) : x;
@@ -145,9 +144,8 @@ Tensor Moe::Forward(const Tensor& x, const ForwardContext& context) {
 }
 
 MoeStatistics Moe::TakeStatistics() {
-  MoeStatistics taken = std::move(statistics_);
-  statistics_ = MoeStatistics();
-  statistics_.load.assign(static_cast<size_t>(config_.experts), 0);
+  MoeStatistics taken = std::exchange(statistics_, MoeStatistics());
+  taken.load.resize(static_cast<size_t>(config_.experts));
   return taken;
 }
 

@@ -196,7 +196,8 @@ absl::StatusOr<Outer> ReadOuter(const JsonObject& json, const Family& family,
   outer.head_dim = config.head_dim;
   outer.max_positions = config.max_positions;
   LORICA_ASSIGN_OR_RETURN(outer.theta, json.DoubleOr("rope_theta", family.rope_theta));
-  LORICA_ASSIGN_OR_RETURN(outer.partial, json.DoubleOr("partial_rotary_factor", 1));
+  LORICA_ASSIGN_OR_RETURN(outer.partial,
+                          json.DoubleOr("partial_rotary_factor", family.partial_rotary));
   if (json.Has("original_max_position_embeddings")) {
     LORICA_ASSIGN_OR_RETURN(outer.original_positions, json.Int("original_max_position_embeddings"));
   }
@@ -309,12 +310,13 @@ void WriteRopes(const ModelConfig& config, const Family& family, OrderedJson& js
   json["rope_scaling"] =
       config.rope.kind == Kind::kDefault ? OrderedJson(nullptr) : ScalingJson(config.rope);
   if (family.local_rope) json["rope_local_base_freq"] = config.local_rope.theta;
-  if (config.rope.channels != config.head_dim) {
+  // Latent attention rotates a part of its own.
+  const int64_t whole =
+      config.latent.kv_lora_rank > 0 ? config.latent.qk_rope_head_dim : config.head_dim;
+  if (config.rope.channels != whole || family.partial_rotary != 1) {
     // Readers cut the product to a whole number, so it must not fall short of it.
-    double partial =
-        static_cast<double>(config.rope.channels) / static_cast<double>(config.head_dim);
-    if (partial * static_cast<double>(config.head_dim) <
-        static_cast<double>(config.rope.channels)) {
+    double partial = static_cast<double>(config.rope.channels) / static_cast<double>(whole);
+    if (partial * static_cast<double>(whole) < static_cast<double>(config.rope.channels)) {
       partial = std::nextafter(partial, 1);
     }
     json["partial_rotary_factor"] = partial;

@@ -8,13 +8,20 @@
 #include "absl/strings/str_cat.h"
 #include "lorica/autograd/autograd.h"
 #include "lorica/io/quoted.h"
+#include "lorica/io/safetensors.h"
+#include "lorica/nn/decoder.h"
 #include "lorica/nn/grouped_linear.h"
 #include "lorica/peft/grouped_lora_adapter.h"
+#include "lorica/peft/layouts/base_facts.h"
+#include "lorica/peft/layouts/expert_keys.h"
+#include "lorica/peft/layouts/factor_math.h"
 #include "lorica/tensor/random.h"
 #include "lorica/tensor/status.h"
 
 namespace lorica {
 namespace {
+
+using layouts::Projection;
 
 constexpr absl::string_view kPrefix = "base_model.model.";
 
@@ -22,20 +29,6 @@ bool IsInterleaved(const AdaptedModule& module) {
   const auto* grouped = dynamic_cast<const nn::GroupedLinear*>(module.host);
   return grouped != nullptr && module.part == HostPart::kAll &&
          grouped->outputs() == nn::GroupedLinear::Outputs::kInterleaved;
-}
-
-// Rows of b [E, out, R], gate before up, in turn; or back.
-Tensor Interleaved(const Tensor& b, bool back) {
-  const int64_t half = b.dim(1) / 2;
-  Tensor result = Tensor::Empty(b.backend(), b.shape(), b.dtype());
-  for (int64_t row = 0; row < half; ++row) {
-    for (const int64_t up : {0, 1}) {
-      const int64_t apart = up * half + row, in_turn = 2 * row + up;
-      b.backend().Copy(b.Narrow(1, back ? in_turn : apart, 1).view(),
-                       result.Narrow(1, back ? apart : in_turn, 1).mutable_view());
-    }
-  }
-  return result;
 }
 
 absl::Status WrongSize(const StoredModule& module, const Shape& a, const Shape& b) {
@@ -65,22 +58,40 @@ std::pair<Shape, Shape> ExpectedShapes(const StoredModule& stored, const TargetC
   return {Shape{leading(stored.a), rank, weight[2]}, Shape{leading(stored.b), out, rank}};
 }
 
-// "...experts" of "...experts.down_proj", and how files with a pair an expert spell it.
-std::string ExpertsPath(const std::string& path, bool numbered) {
-  std::string experts(ExpertsOf(path));
-  constexpr absl::string_view kEnd = ".mlp.experts";
-  if (!numbered || !absl::EndsWith(experts, kEnd)) return experts;
-  return absl::StrCat(experts.substr(0, experts.size() - kEnd.size()), ".block_sparse_moe.experts");
-}
-
 }  // namespace
 
-ExpertForm ExpertFormOf(const ModelConfig& config) {
-  ExpertForm form;
-  form.interleaved = config.moe.activation.interleaved;
-  form.transposed = config.family == "gpt_oss";
-  form.numbered_names = config.family == "mixtral" || config.family == "minimax_m2";
-  return form;
+absl::StatusOr<bool> NeedsLayouts(const std::string& folder, FileSystem& files) {
+  const std::string path = JoinPath(folder, "adapter_model.safetensors");
+  if (!files.Stat(path).ok()) {
+    return IsGgufPath(folder) || files.Stat(JoinPath(folder, "adapters.safetensors")).ok();
+  }
+  absl::StatusOr<SafetensorsFile> file = SafetensorsFile::Open(path, files);
+  if (!file.ok()) return file.status();
+  return std::any_of(file->entries().begin(), file->entries().end(),
+                     [](const SafetensorsEntry& entry) {
+                       return absl::StrContains(entry.name, ".experts.") &&
+                              absl::StrContains(entry.name, ".lora_");
+                     });
+}
+
+absl::StatusOr<AdapterSet> LoadByLayout(const std::string& folder, Module& root, Backend& backend,
+                                        DType compute, uint64_t seed, FileSystem& files) {
+  AdapterReadOptions options;
+  options.dtype = AccumulatorOf(compute);
+  BaseFacts facts;
+  if (const auto* model = dynamic_cast<const CausalLm*>(&root)) {
+    facts = BaseFactsOf(model->config());
+    options.base = &facts;
+  }
+  LORICA_ASSIGN_OR_RETURN(const ReadAdapter read,
+                          ReadStoredAdapter(folder, backend, options, files));
+  absl::StatusOr<AdapterSet> set = FitStoredAdapter(read.adapter, root, backend, compute, seed);
+  if (!set.ok()) {
+    return absl::Status(set.status().code(), absl::StrCat(folder, ": ", set.status().message()));
+  }
+  set->set_experts_folded(read.layout == AdapterLayout::kPeft3d ||
+                          read.layout == AdapterLayout::kPeft3d018);
+  return set;
 }
 
 absl::StatusOr<AdapterSet> FitStoredAdapter(const StoredAdapter& stored, Module& root,
@@ -90,7 +101,11 @@ absl::StatusOr<AdapterSet> FitStoredAdapter(const StoredAdapter& stored, Module&
         absl::StrCat("the adapter brings base weights (", stored.left_behind[0],
                      "), which isn't supported beside adapters of experts"));
   }
-  const bool split = ExpertKindName(stored) == "split";
+  const bool split =
+      std::any_of(stored.modules.begin(), stored.modules.end(), [](const StoredModule& module) {
+        return module.kind == StoredModule::Kind::kExperts &&
+               (LastName(module.path) == "gate_proj" || LastName(module.path) == "up_proj");
+      });
   std::map<std::string, const StoredModule*> by_path;
   for (const StoredModule& module : stored.modules) by_path[module.path] = &module;
   std::vector<AdaptedModule> modules;
@@ -113,7 +128,7 @@ absl::StatusOr<AdapterSet> FitStoredAdapter(const StoredAdapter& stored, Module&
     AdaptedModule adapted{candidate.path, candidate.host, std::make_shared<LoraAdapter>(),
                           candidate.part};
     factors.b = raw::Cast(module.b, master);
-    factors.b = IsInterleaved(adapted) ? Interleaved(factors.b, false) : raw::Clone(factors.b);
+    factors.b = IsInterleaved(adapted) ? layouts::Interleaved(factors.b) : raw::Clone(factors.b);
     SetRequiresGrad(factors.a, true);
     SetRequiresGrad(factors.b, true);
     factors.alpha = module.alpha;
@@ -159,7 +174,7 @@ StoredAdapter StoredAdapterOf(const AdapterSet& set, int slot, const ExpertForm&
       case AdapterHost::Kind::kGroupedLinear:
         one.kind = StoredModule::Kind::kExperts;
         one.experts = module.host->weight_shape()[0];
-        if (IsInterleaved(module)) one.b = Interleaved(one.b, true);
+        if (IsInterleaved(module)) one.b = layouts::Deinterleaved(one.b);
         break;
       case AdapterHost::Kind::kLinear:
         break;
@@ -175,42 +190,35 @@ std::vector<std::pair<std::string, Tensor>> ExpertTensors(const AdaptedModule& m
                                                           const ExpertForm& form, int layer_parts) {
   std::vector<std::pair<std::string, Tensor>> tensors;
   const absl::string_view leaf = LastName(module.path);
-  const bool gate_up = leaf == "gate_up_proj";
-  const int64_t rank = a.dim(1), in = a.dim(2), out = b.dim(1);
+  const bool gate_up = leaf == Name(Projection::kGateUp);
   if (layout != AdapterLayout::kPeft2d) {
-    // Rows e * R + r of A, columns r * E + e of B; rows of B as the parameter has them.
+    // Rows of B as the parameter has them.
     const bool inner = gate_up && layer_parts > 1;
     const std::string key =
         absl::StrCat(kPrefix, ExpertsOf(module.path), inner ? ".base_layer" : "");
-    tensors.emplace_back(absl::StrCat(key, ".lora_A.weight"),
-                         raw::Contiguous(a).WithShape({a.dim(0) * rank, in}));
-    tensors.emplace_back(
-        absl::StrCat(key, ".lora_B.weight"),
-        raw::Contiguous(b.Transpose(0, 2).Transpose(0, 1)).WithShape({out, rank * b.dim(0)}));
+    tensors.emplace_back(absl::StrCat(key, ".lora_A.weight"), layouts::FoldedA(a));
+    tensors.emplace_back(absl::StrCat(key, ".lora_B.weight"), layouts::FoldedB(b));
     return tensors;
   }
-  const Tensor apart = IsInterleaved(module) ? Interleaved(b, true) : b;
+  const bool numbered = form.numbered_names;
   const std::string experts =
-      absl::StrCat(kPrefix, ExpertsPath(module.path, form.numbered_names), ".");
-  const auto name = [&](absl::string_view plain) -> absl::string_view {
-    if (!form.numbered_names) return plain;
-    return plain == "gate_proj" ? "w1" : plain == "up_proj" ? "w3" : "w2";
-  };
-  const auto plane = [](const Tensor& x, int64_t e) {
-    return raw::Contiguous(x.Narrow(0, x.dim(0) == 1 ? 0 : e, 1)).WithShape({x.dim(1), x.dim(2)});
-  };
-  const int64_t count = module.host->weight_shape()[0];
+      absl::StrCat(kPrefix, layouts::SinglePath(ExpertsOf(module.path), numbered), ".");
+  const Tensor apart = IsInterleaved(module) ? layouts::Deinterleaved(b) : b;
+  const int64_t count = module.host->weight_shape()[0], half = b.dim(1) / 2;
   for (int64_t e = 0; e < count; ++e) {
-    const auto add = [&](absl::string_view part, const Tensor& part_b) {
-      const std::string key = absl::StrCat(experts, e, ".", name(part));
-      tensors.emplace_back(absl::StrCat(key, ".lora_A.weight"), plane(a, e));
-      tensors.emplace_back(absl::StrCat(key, ".lora_B.weight"), plane(part_b, e));
+    const auto add = [&](Projection projection, const Tensor& part_b) {
+      const std::string key =
+          absl::StrCat(experts, e, ".", layouts::SingleName(projection, numbered));
+      tensors.emplace_back(absl::StrCat(key, ".lora_A.weight"), layouts::Plane(a, e));
+      tensors.emplace_back(absl::StrCat(key, ".lora_B.weight"), layouts::Plane(part_b, e));
     };
     if (gate_up) {
-      add("gate_proj", apart.Narrow(1, 0, out / 2));
-      add("up_proj", apart.Narrow(1, out / 2, out / 2));
+      add(Projection::kGate, apart.Narrow(1, 0, half));
+      add(Projection::kUp, apart.Narrow(1, half, half));
     } else {
-      add(leaf, apart);
+      for (const Projection p : {Projection::kGate, Projection::kUp, Projection::kDown}) {
+        if (leaf == Name(p)) add(p, apart);
+      }
     }
   }
   return tensors;

@@ -8,15 +8,20 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "lorica/nn/model_config.h"
+#include "lorica/io/file_system.h"
 #include "lorica/peft/adapter_set.h"
 #include "lorica/peft/layouts/adapter_layout.h"
 #include "lorica/peft/stored_adapter.h"
 
 namespace lorica {
 
-// How the model that the configuration describes stores its experts in Hugging Face files.
-ExpertForm ExpertFormOf(const ModelConfig& config);
+// Whether `folder` (or a GGUF file) holds what only the layouts read: factors of experts, or a file
+// that isn't PEFT's.
+absl::StatusOr<bool> NeedsLayouts(const std::string& folder, FileSystem& files);
+
+// LoadPeftAdapter of such a file.
+absl::StatusOr<AdapterSet> LoadByLayout(const std::string& folder, Module& root, Backend& backend,
+                                        DType compute, uint64_t seed, FileSystem& files);
 
 // The modules of a file that was read, fitted to `root`: masters of the compute type's accumulator
 // type, keyed for dropout by `seed`. Errors: a module that the model lacks or that has other sizes.

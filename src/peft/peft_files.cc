@@ -149,55 +149,6 @@ absl::StatusOr<std::map<std::string, FoundModule>> SortKeys(const SafetensorsFil
   return found;
 }
 
-// Factors of experts, or a file of another layout: left to the readers of layouts.
-absl::StatusOr<bool> NeedsLayouts(const std::string& folder, FileSystem& files) {
-  const std::string path = JoinPath(folder, "adapter_model.safetensors");
-  if (!files.Stat(path).ok()) {
-    return IsGgufPath(folder) || files.Stat(JoinPath(folder, "adapters.safetensors")).ok();
-  }
-  absl::StatusOr<SafetensorsFile> file = SafetensorsFile::Open(path, files);
-  if (!file.ok()) return file.status();
-  return std::any_of(file->entries().begin(), file->entries().end(),
-                     [](const SafetensorsEntry& entry) {
-                       return absl::StrContains(entry.name, ".experts.") &&
-                              absl::StrContains(entry.name, ".lora_");
-                     });
-}
-
-// What the readers of layouts want to know of the model that is here.
-BaseFacts FactsOf(Module& root) {
-  BaseFacts facts;
-  const auto* model = dynamic_cast<const CausalLm*>(&root);
-  if (model == nullptr) return facts;
-  const ModelConfig& config = model->config();
-  facts.model_type = config.family;
-  facts.hidden = config.hidden_size;
-  facts.experts = config.moe.experts;
-  facts.expert_width = config.moe.expert_width;
-  facts.heads = config.heads;
-  facts.kv_heads = config.kv_heads;
-  facts.form = ExpertFormOf(config);
-  return facts;
-}
-
-absl::StatusOr<AdapterSet> LoadWithLayouts(const std::string& folder, Module& root,
-                                           Backend& backend, DType compute, uint64_t seed,
-                                           FileSystem& files) {
-  const BaseFacts facts = FactsOf(root);
-  AdapterReadOptions options;
-  options.dtype = AccumulatorOf(compute);
-  if (!facts.model_type.empty()) options.base = &facts;
-  LORICA_ASSIGN_OR_RETURN(const ReadAdapter read,
-                          ReadStoredAdapter(folder, backend, options, files));
-  absl::StatusOr<AdapterSet> set = FitStoredAdapter(read.adapter, root, backend, compute, seed);
-  if (!set.ok()) {
-    return absl::Status(set.status().code(), absl::StrCat(folder, ": ", set.status().message()));
-  }
-  set->set_experts_folded(read.layout == AdapterLayout::kPeft3d ||
-                          read.layout == AdapterLayout::kPeft3d018);
-  return set;
-}
-
 absl::Status CheckBaseCopy(const SafetensorsFile& file, const FoundModule& module,
                            Backend& backend) {
   const Tensor own = module.candidate.host->weight().value();
@@ -373,7 +324,7 @@ absl::StatusOr<AdapterSet> LoadPeftAdapter(const std::string& folder, Module& ro
                                            Backend& backend, DType compute, uint64_t seed,
                                            FileSystem& files) {
   LORICA_ASSIGN_OR_RETURN(const bool layouts, NeedsLayouts(folder, files));
-  if (layouts) return LoadWithLayouts(folder, root, backend, compute, seed, files);
+  if (layouts) return LoadByLayout(folder, root, backend, compute, seed, files);
   const std::string config_path = JoinPath(folder, "adapter_config.json");
   std::string text;
   LORICA_ASSIGN_OR_RETURN(text, files.Read(config_path, kMaxConfigBytes));

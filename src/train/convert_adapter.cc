@@ -6,6 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "lorica/io/atomic_commit.h"
+#include "lorica/io/quoted.h"
 #include "lorica/peft/layouts/adapter_layout.h"
 #include "lorica/tensor/status.h"
 #include "lorica/train/exit_status.h"
@@ -160,6 +161,14 @@ absl::StatusOr<ConvertSummary> ConvertAdapter(const ConvertOptions& options, Bac
   LORICA_ASSIGN_OR_RETURN(
       const ReadAdapter source,
       AsInputError(ReadStoredAdapter(options.adapter, backend, read_options, files)));
+  const bool folded =
+      source.layout == AdapterLayout::kPeft3d || source.layout == AdapterLayout::kPeft3d018;
+  if (!folded && (read_options.axis.has_value() || read_options.orientation.has_value())) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("--expert-", read_options.axis.has_value() ? "axis" : "orientation",
+                     " is for ", Name(AdapterLayout::kPeft3d), ", and ", Quoted(options.adapter),
+                     " is ", Name(source.layout)));
+  }
   const auto write = layout == AdapterLayout::kGguf ? WriteOneFile : WriteFolder;
   LORICA_RETURN_IF_ERROR(
       AsWriteError(write(options, source.adapter, layout, backend, read_options.base, files)));

@@ -174,7 +174,8 @@ absl::StatusOr<Output> BeginOutput(const MergeOptions& options, FileSystem& file
 void VisitMergeOptions(MergeOptions& options, OptionVisitor& visitor) {
   visitor.On({.name = "model", .group = "Input", .help = "Hugging Face folder or GGUF file"},
              options.model);
-  visitor.On({.name = "adapter", .group = "Input", .help = "PEFT adapter folder"}, options.adapter);
+  visitor.On({.name = "adapter", .group = "Input", .help = "adapter folder or GGUF file"},
+             options.adapter);
   visitor.On({.name = "output", .group = "Output", .help = "folder to make, or .gguf file"},
              options.output);
   visitor.On({.name = "dtype",

@@ -10,7 +10,7 @@
 namespace lorica {
 namespace {
 
-// Records of a piece of memory, and of a read or write of the spool: 160 kB.
+// Records of a piece of memory, and of a read or write of the spool: 200 kB.
 constexpr int64_t kPiece = 4096;
 
 }  // namespace

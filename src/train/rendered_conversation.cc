@@ -68,14 +68,16 @@ absl::StatusOr<std::vector<Turn>> TrainedTurns(const List& messages, size_t prom
 // Renders the beginnings of one conversation.
 class Prefixes {
  public:
-  Prefixes(const ChatTemplate& chat_template, const List& messages, const Value& tools)
-      : chat_template_(chat_template), messages_(messages), tools_(tools) {}
+  Prefixes(const ChatTemplate& chat_template, const List& messages, const Value& tools,
+           const std::optional<std::tm>& now)
+      : chat_template_(chat_template), messages_(messages), tools_(tools), now_(now) {}
 
   absl::StatusOr<std::string> Render(size_t count, bool add_generation_prompt) const {
     ChatRequest request;
     request.messages =
         Value(List(messages_.begin(), messages_.begin() + static_cast<ptrdiff_t>(count)));
     request.tools = tools_;
+    request.now = now_;
     request.add_generation_prompt = add_generation_prompt;
     LORICA_ASSIGN_OR_RETURN(jinja::RenderResult rendered, chat_template_.Render(request));
     return std::move(rendered.text);
@@ -87,6 +89,7 @@ class Prefixes {
   const ChatTemplate& chat_template_;
   const List& messages_;
   const Value& tools_;
+  const std::optional<std::tm>& now_;
 };
 
 // Where each of `turns` stands in the whole conversation; false where the template rewrites it.
@@ -163,11 +166,12 @@ bool TakeBlocks(const List& messages, const std::vector<Turn>& turns,
 
 absl::StatusOr<std::vector<RenderedConversation>> RenderConversation(
     const ChatTemplate& chat_template, const Value& messages, const Value& tools,
-    size_t prompt_messages, TrainOn train_on) {
+    size_t prompt_messages, TrainOn train_on, const std::optional<std::tm>& now) {
   const List& list = messages.as_list();
   ChatRequest request;
   request.messages = messages;
   request.tools = tools;
+  request.now = now;
   LORICA_ASSIGN_OR_RETURN(jinja::RenderResult rendered, chat_template.Render(request));
   RenderedConversation whole;
   whole.text = std::move(rendered.text);
@@ -181,7 +185,7 @@ absl::StatusOr<std::vector<RenderedConversation>> RenderConversation(
       TakeBlocks(list, turns, rendered.generation_spans, &whole.trained)) {
     return std::vector<RenderedConversation>{std::move(whole)};
   }
-  const Prefixes prefixes(chat_template, list, tools);
+  const Prefixes prefixes(chat_template, list, tools, now);
   LORICA_ASSIGN_OR_RETURN(const bool found, FindInWhole(prefixes, turns, &whole));
   if (found) return std::vector<RenderedConversation>{std::move(whole)};
   std::vector<RenderedConversation> conversations;

@@ -43,13 +43,14 @@ struct RenderedConversation {
 };
 
 // The renderings that train `messages`, at least one: the whole conversation, or one for each
-// trained turn. The `prompt_messages` at the front are never trained, nor are assistant messages
-// that say "train": false or "weight": 0 (or "loss_weight"). Errors: what the template raises;
-// InvalidArgument for a weight that isn't a finite number from 0; FailedPrecondition where even a
-// rendering that ends with a turn doesn't begin with what comes before that turn.
+// trained turn; `now` as in ChatRequest. The `prompt_messages` at the front are never trained, nor
+// are assistant messages that say "train": false or "weight": 0 (or "loss_weight"). Errors: what
+// the template raises; InvalidArgument for a weight that isn't a finite number from 0;
+// FailedPrecondition where even a rendering that ends with a turn doesn't begin with what comes
+// before that turn.
 absl::StatusOr<std::vector<RenderedConversation>> RenderConversation(
     const ChatTemplate& chat_template, const jinja::Value& messages, const jinja::Value& tools,
-    size_t prompt_messages, TrainOn train_on);
+    size_t prompt_messages, TrainOn train_on, const std::optional<std::tm>& now = std::nullopt);
 
 }  // namespace lorica
 

@@ -16,6 +16,7 @@
 #include "lorica/io/safetensors.h"
 #include "lorica/nn/model_loader.h"
 #include "lorica/peft/expert_files.h"
+#include "lorica/peft/layouts/base_facts.h"
 #include "lorica/peft/peft_files.h"
 #include "lorica/tensor/cpu_backend.h"
 #include "lorica/tensor/status.h"
@@ -257,7 +258,7 @@ absl::Status Scorer::WriteGradients(double trained_weight) {
     }
     const AdapterLayout layout =
         adapters_.experts_folded() ? AdapterLayout::kPeft3d : AdapterLayout::kPeft2d;
-    for (auto& tensor : ExpertTensors(module, a, b, layout, ExpertFormOf(model_->config()),
+    for (auto& tensor : ExpertTensors(module, a, b, layout, BaseFactsOf(model_->config()).form,
                                       stacks[std::string(ExpertsOf(module.path))])) {
       kept.push_back(std::move(tensor));
     }
@@ -322,7 +323,10 @@ absl::StatusOr<ScoreTotals> Scorer::Run(const std::function<void(const RecordSco
 void VisitScoreOptions(ScoreOptions& o, OptionVisitor& v) {
   constexpr absl::string_view kInput = "Input and output", kData = "Data", kRunning = "Running";
   v.On({.name = "model", .group = kInput, .help = "Hugging Face folder or .gguf file"}, o.model);
-  v.On({.name = "adapter", .group = kInput, .help = "PEFT adapter folder", .default_text = "none"},
+  v.On({.name = "adapter",
+        .group = kInput,
+        .help = "adapter folder or GGUF file",
+        .default_text = "none"},
        o.adapter);
   v.On({.name = "data", .group = kInput, .help = "files, 'patterns*' or folders, as of sft"},
        o.data);

@@ -8,7 +8,7 @@
 #include "lorica/io/atomic_commit.h"
 #include "lorica/io/checkpoint.h"
 #include "lorica/nn/generate.h"
-#include "lorica/peft/expert_files.h"
+#include "lorica/peft/layouts/base_facts.h"
 #include "lorica/peft/peft_files.h"
 #include "lorica/tensor/backend.h"
 #include "lorica/tensor/status.h"
@@ -253,7 +253,7 @@ absl::Status SftRun::WriteResult() {
                              {.base_model = options_.model,
                               .init = *ParseLoraInit(options_.lora_init),
                               .layout = *ParseAdapterLayout(options_.adapter_format),
-                              .form = ExpertFormOf(setup_->model->config())});
+                              .form = BaseFactsOf(setup_->model->config()).form});
     });
   }
   ChangedModel changed = {.model = setup_->model.get()};

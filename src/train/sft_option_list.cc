@@ -43,7 +43,9 @@ void VisitAdapter(SftOptions& o, OptionVisitor& v) {
        o.lora_init);
   v.On({.name = "target",
         .group = kAdapter,
-        .help = "pattern of module paths to adapt (repeatable): *_proj, q_proj, all-linear, ...",
+        .help =
+            "pattern of module paths to adapt (repeatable): *_proj, q_proj, all-linear, all (with "
+            "experts), ...",
         .default_text = "*_proj and kv_a_proj_with_mqa"},
        o.target);
   v.On({.name = "exclude",
@@ -79,11 +81,13 @@ void VisitAdapter(SftOptions& o, OptionVisitor& v) {
        o.router_weight);
   v.On({.name = "aux-loss",
         .group = kAdapter,
-        .help = "coefficient of the load-balancing loss of routers"},
+        .help = "coefficient of the load-balancing loss, taken over the tokens of a forward pass"},
        o.aux_loss);
   v.On({.name = "adapter-format",
         .group = kAdapter,
-        .help = "what adapter/ is written as; both are the same without experts",
+        .help =
+            "what adapter/ is written as; both are the same without experts. PEFT loads experts of "
+            "qwen2_moe, gpt_oss and qwen3_5_moe from peft-3d alone",
         .choices = {"peft-2d", "peft-3d"}},
        o.adapter_format);
 }
@@ -139,12 +143,13 @@ void VisitSteps(SftOptions& o, OptionVisitor& v) {
        o.max_steps);
   v.On({.name = "batch-size", .group = kSteps, .help = "records of an optimizer step"},
        o.batch_size);
-  v.On({.name = "micro-batch-size",
-        .group = kSteps,
-        .help = "rows of a forward pass; the adapter comes out the same",
-        .default_text = "by memory",
-        .may_change = true},
-       o.micro_batch_size);
+  v.On(
+      {.name = "micro-batch-size",
+       .group = kSteps,
+       .help = "rows of a forward pass; the adapter comes out the same, unless --aux-loss is given",
+       .default_text = "by memory",
+       .may_change = true},
+      o.micro_batch_size);
 }
 
 void VisitOptimizer(SftOptions& o, OptionVisitor& v) {

@@ -36,10 +36,10 @@ bool IsConfigAlone(const std::string& model) {
          });
 }
 
-absl::Status OpenBaseModel(SftSetup& setup, bool with_weights) {
+absl::Status OpenBaseModel(SftSetup& setup, bool with_weights, bool config_alone) {
   const SftOptions& options = setup.options;
   const DType compute = ComputeTypeOf(options);
-  if (!with_weights && IsConfigAlone(options.model)) {
+  if (config_alone) {
     LORICA_ASSIGN_OR_RETURN(const ModelConfig config,
                             AsInputError(ReadModelConfigFile(ConfigPath(options.model))));
     setup.model = std::make_unique<CausalLm>(WithExpertOptions(config, options), compute);
@@ -65,14 +65,41 @@ std::string Contradiction(const std::string& path, absl::string_view what, doubl
                       here, " by the options");
 }
 
+// Options of experts are an error where the model has none, rather than without effect.
+absl::Status CheckExpertOptions(const SftOptions& options, const ModelConfig& model) {
+  if (model.moe.experts > 0) return absl::OkStatus();
+  const SftOptions standard;
+  const std::pair<const char*, bool> given[] = {
+      {"expert-lora", options.expert_lora != standard.expert_lora},
+      {"moe-rank-scaling", options.moe_rank_scaling},
+      {"router-weight", !options.router_weight.empty()},
+      {"aux-loss", options.aux_loss > 0},
+  };
+  for (const auto& [name, is_given] : given) {
+    if (is_given) {
+      return absl::InvalidArgumentError(absl::StrCat(
+          "--", name, ": expected a model with experts, found ", options.model, " without"));
+    }
+  }
+  return absl::OkStatus();
+}
+
 // Options that were given must say what the adapter says.
 absl::Status CheckAgainstAdapter(const SftSetup& setup) {
   const SftOptions& options = setup.options;
   LoraConfig config = LoraConfigOf(options, setup.model->config());
+  const bool split =
+      std::any_of(setup.adapters.modules().begin(), setup.adapters.modules().end(),
+                  [](const AdaptedModule& module) { return module.part != HostPart::kAll; });
+  if (split) config.expert_kind = ExpertLoraKind::kSplit;
+  if (config.expert_kind == ExpertLoraKind::kSplit && !split) {
+    return absl::InvalidArgumentError(
+        "--expert-lora split contradicts --init-adapter: gate and up share an A there");
+  }
   if (!options.target.empty() || !options.exclude.empty()) {
-    LORICA_ASSIGN_OR_RETURN(
-        const TargetSelection selection,
-        AsOptionError(SelectTargets(*setup.model, options.target, options.exclude)));
+    LORICA_ASSIGN_OR_RETURN(const TargetSelection selection,
+                            AsOptionError(SelectTargets(*setup.model, options.target,
+                                                        options.exclude, config.expert_kind)));
     std::vector<std::string> wanted, there;
     for (const TargetCandidate& module : selection.selected) wanted.push_back(module.path);
     for (const AdaptedModule& module : setup.adapters.modules()) there.push_back(module.path);
@@ -303,10 +330,12 @@ absl::StatusOr<SftSetup> SetUp(const SftOptions& options, bool with_weights,
   // An adapter may bring copies of base weights, which are compared.
   const bool load = with_weights || !options.init_adapter.empty();
   Say(callbacks, absl::StrCat("loading ", options.model));
-  LORICA_RETURN_IF_ERROR(OpenBaseModel(setup, load));
+  const bool config_alone = !load && IsConfigAlone(options.model);
+  LORICA_RETURN_IF_ERROR(OpenBaseModel(setup, load, config_alone));
+  LORICA_RETURN_IF_ERROR(CheckExpertOptions(options, setup.model->config()));
   LORICA_RETURN_IF_ERROR(MakeTrainableParts(setup, load));
   ModelText text;
-  if (load || !IsConfigAlone(options.model)) {
+  if (!config_alone) {
     LORICA_ASSIGN_OR_RETURN(text, LoadModelText(options.model, options.chat_template));
   }
   setup.text = std::make_unique<const ModelText>(std::move(text));

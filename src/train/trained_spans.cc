@@ -51,6 +51,14 @@ Value WithSystem(const Value& messages, const std::string& system) {
 
 }  // namespace
 
+RecordTokenizer::RecordTokenizer(const Tokenizer* tokenizer, const ChatTemplate* chat_template,
+                                 TokenizeOptions options)
+    : tokenizer_(tokenizer), chat_template_(chat_template), options_(std::move(options)) {
+  if (options_.now.has_value()) return;
+  const std::time_t seconds = std::time(nullptr);
+  localtime_r(&seconds, &options_.now.emplace());
+}
+
 absl::StatusOr<std::vector<TokenizedRecord>> RecordTokenizer::TokenizeMessages(
     const Record& record) const {
   if (chat_template_ == nullptr) {
@@ -59,10 +67,10 @@ absl::StatusOr<std::vector<TokenizedRecord>> RecordTokenizer::TokenizeMessages(
   }
   const Value messages = WithSystem(record.messages, options_.system);
   const bool added = messages.as_list().size() != record.messages.as_list().size();
-  LORICA_ASSIGN_OR_RETURN(
-      std::vector<RenderedConversation> conversations,
-      RenderConversation(*chat_template_, messages, record.tools,
-                         record.prompt_messages + (added ? 1 : 0), options_.train_on));
+  LORICA_ASSIGN_OR_RETURN(std::vector<RenderedConversation> conversations,
+                          RenderConversation(*chat_template_, messages, record.tools,
+                                             record.prompt_messages + (added ? 1 : 0),
+                                             options_.train_on, options_.now));
   std::vector<TokenizedRecord> examples(conversations.size());
   for (size_t i = 0; i < examples.size(); ++i) {
     // The template has written what special tokens there are, BOS included.

@@ -7,6 +7,8 @@
 #define LORICA_TRAIN_TRAINED_SPANS_H_
 
 #include <cstdint>
+#include <ctime>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -22,6 +24,9 @@ struct TokenizeOptions {
   TrainOn train_on = TrainOn::kAssistant;
   // A system message for conversations that don't start with one; empty for none.
   std::string system;
+  // What templates take for the time; where absent, when the tokenizer was made: a record that is
+  // tokenised again gives the same tokens.
+  std::optional<std::tm> now;
 };
 
 // One sequence to train on.
@@ -40,8 +45,7 @@ class RecordTokenizer {
   // `tokenizer` may be null where all data is token ids, `chat_template` where no record holds
   // messages; both must outlive this.
   RecordTokenizer(const Tokenizer* tokenizer, const ChatTemplate* chat_template,
-                  TokenizeOptions options)
-      : tokenizer_(tokenizer), chat_template_(chat_template), options_(std::move(options)) {}
+                  TokenizeOptions options);
 
   // The training examples that `record` gives: one, or several where the chat template rewrites
   // earlier turns. Errors (InvalidArgument, FailedPrecondition where the model lacks what the

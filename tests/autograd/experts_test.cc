@@ -70,7 +70,7 @@ TEST_F(ExpertsTest, GradientsWithDropoutAgreeWithDifferences) {
 }
 
 TEST_F(ExpertsTest, AgreesWithTheReference) {
-  for (int64_t top_k : {1, 3, 6}) {
+  for (int64_t top_k : {1, 3, 5}) {
     for (const auto& [name, activation] : ToyActivations()) {
       for (RouterWeightPlacement placement : kPlacements) {
         ToyOptions options;
@@ -267,23 +267,10 @@ TEST_F(ExpertsTest, SlotsOfOneBatchDontTouchEachOther) {
 
 TEST_F(ExpertsTest, ChoicesAreAddedInTheirOrderAfterDown) {
   // Contributions 3, 1e20 and -1e20 in the order of the choices, which isn't that of the experts.
-  const std::vector<float> w2 = {-1e20f, 3.0f, 1e20f};
-  for (RouterWeightPlacement placement : kPlacements) {
-    ExpertsArgs args;
-    args.gate_up.weight = Weight(Tensor::Full(*backend_, {3, 1, 1}, DType::kF32, 1), Tensor());
-    args.down.weight = Weight(Tensor::FromHost<float>(*backend_, {3, 1, 1}, w2), Tensor());
-    args.activation.kind = GatedActivation::Kind::kRelu2;
-    args.placement = placement;
-    args.plan = std::make_shared<const DispatchPlan>(MakeDispatchPlan({1, 2, 0}, 1, 3, 3));
-    const Tensor y = Experts(Tensor::Full(*backend_, {1, 1}, DType::kF32, 1),
-                             Tensor::Full(*backend_, {1, 3}, DType::kF32, 1), args);
-    // Experts in order: (-1e20 + 3) + 1e20 = 0 too; so the opposite order is told by its own sum.
-    EXPECT_EQ(y.item(), 0);
-  }
-  const std::vector<float> other = {1e20f, -1e20f, 3.0f};
+  const std::vector<float> w2 = {1e20f, -1e20f, 3.0f};
   ExpertsArgs args;
   args.gate_up.weight = Weight(Tensor::Full(*backend_, {3, 1, 1}, DType::kF32, 1), Tensor());
-  args.down.weight = Weight(Tensor::FromHost<float>(*backend_, {3, 1, 1}, other), Tensor());
+  args.down.weight = Weight(Tensor::FromHost<float>(*backend_, {3, 1, 1}, w2), Tensor());
   args.activation.kind = GatedActivation::Kind::kRelu2;
   args.plan = std::make_shared<const DispatchPlan>(MakeDispatchPlan({2, 0, 1}, 1, 3, 3));
   const Tensor x = Tensor::Full(*backend_, {1, 1}, DType::kF32, 1);

@@ -1,7 +1,9 @@
 // What must hold for every family, checked on its golden model: decoding, packing, gradients of
 // packed batches, written configurations.
+#include <algorithm>
 #include <map>
 
+#include "absl/strings/match.h"
 #include "lorica/autograd/autograd.h"
 #include "lorica/nn/kv_cache.h"
 #include "nn/nn_fixture.h"
@@ -31,6 +33,7 @@ class FamiliesTest : public NnTest, public ::testing::WithParamInterface<const c
 TEST_P(FamiliesTest, DecodingAgreesWithTheFullPass) {
   const NoGrad no_grad;
   const auto model = Load(DType::kF64);
+  if (model->config().delta.key_heads > 0) GTEST_SKIP() << "a delta rule has no cache yet";
   const std::vector<int64_t> lengths =
       RotatesByLength() ? std::vector<int64_t>{16, 9} : std::vector<int64_t>{29, 9};
   std::vector<std::vector<int32_t>> ids;
@@ -85,6 +88,9 @@ TEST_P(FamiliesTest, PackingChangesNoBit) {
   }
 }
 
+// Parameters that carry no adapter, summed over the tokens of all sequences.
+constexpr const char* kSummedOverAll[] = {".sinks", ".A_log", ".dt_bias", ".conv1d.weight"};
+
 // Every parameter of the base, norms of heads and norms by 1 + weight included.
 TEST_P(FamiliesTest, GradientsOfTwoSequencesAreThoseOfOnePassEach) {
   std::map<std::string, std::vector<double>> sums[2];
@@ -108,12 +114,18 @@ TEST_P(FamiliesTest, GradientsOfTwoSequencesAreThoseOfOnePassEach) {
       run({17}, 11, 28, false);
     }
     ForEachParameter(*model, [&](const std::string& path, Parameter& parameter) {
+      if (!parameter.trainable()) return;  // a buffer
       sums[packed][path] = Grad(parameter.master()).ToDoubles();
     });
   }
   for (const auto& [path, values] : sums[0]) {
-    // A table that is the head too gets its two shares in the order of the passes.
-    if (tied && path == "model.embed_tokens.weight") {
+    const bool summed_over_all =
+        std::any_of(std::begin(kSummedOverAll), std::end(kSummedOverAll),
+                    [&](const char* end) { return absl::EndsWith(path, end); });
+    // A table that is the head too gets its two shares in the order of the passes; an expert's rows
+    // are those of all sequences.
+    if ((tied && path == "model.embed_tokens.weight") || absl::StrContains(path, ".experts.") ||
+        summed_over_all) {
       const Tensor want =
           Tensor::FromHost<double>(backend_, {static_cast<int64_t>(values.size())}, values);
       EXPECT_TRUE(Near(want, sums[1].at(path), 1e-13));
@@ -147,6 +159,12 @@ INSTANTIATE_TEST_SUITE_P(Models, FamiliesTest,
                                            "smollm3", "granite", "olmo2", "gemma2", "gemma3_text",
                                            "phi3", "rope_linear", "rope_dynamic", "rope_llama3",
                                            "rope_yarn", "rope_yarn_mscale", "rope_longrope"),
+                         [](const auto& model) { return std::string(model.param); });
+INSTANTIATE_TEST_SUITE_P(Experts, FamiliesTest,
+                         ::testing::Values("mixtral", "qwen2_moe", "qwen3_moe", "olmoe",
+                                           "deepseek_v2", "deepseek_v2_lite", "deepseek_v3",
+                                           "glm4_moe", "glm4_moe_lite", "gpt_oss", "minimax_m2",
+                                           "qwen3_5_moe"),
                          [](const auto& model) { return std::string(model.param); });
 
 }  // namespace

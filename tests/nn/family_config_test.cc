@@ -2,6 +2,7 @@
 #include <cmath>
 #include <nlohmann/json.hpp>
 
+#include "absl/strings/str_cat.h"
 #include "lorica/io/json_file.h"
 #include "lorica/nn/model_config.h"
 #include "nn/nn_fixture.h"
@@ -46,6 +47,34 @@ TEST(FamilyConfigTest, LayersGetTheirWindowsAndRotations) {
   EXPECT_EQ(smollm3.Layer(3).rope, Rope::kNone);
   EXPECT_TRUE(smollm3.tied);
   EXPECT_EQ(smollm3.rope.theta, 2e6);
+}
+
+// What a file doesn't say of partial rotation is the family's, and written out again.
+TEST(FamilyConfigTest, PartialRotationHasAStandardOfItsFamily) {
+  for (const auto& [family, standard] : {std::pair("glm4_moe", 0.5), {"qwen3_5_moe", 0.25}}) {
+    auto json = ReadJsonFile(GoldenPath(absl::StrCat("models/", family, "/model/config.json")));
+    ASSERT_OK(json);
+    const auto read = [&](const Json& config) {
+      const auto parsed = Parse(config);
+      if (!parsed.ok()) throw Error(std::string(parsed.status().message()));
+      const auto back = Parse(*ParseJson(*ConfigJson(*parsed, DType::kF32), "back"));
+      if (!back.ok()) throw Error(std::string(back.status().message()));
+      EXPECT_EQ(back->rope.channels, parsed->rope.channels);
+      return static_cast<double>(parsed->rope.channels) / static_cast<double>(parsed->head_dim);
+    };
+    (*json)["rope_parameters"]["partial_rotary_factor"] = 1;
+    EXPECT_EQ(read(*json), 1);
+    (*json)["rope_parameters"].erase("partial_rotary_factor");
+    EXPECT_EQ(read(*json), standard);
+  }
+}
+
+TEST(FamilyConfigTest, LatentAttentionRotatesItsChannelsAsAWhole) {
+  auto json = ReadJsonFile(GoldenPath("models/deepseek_v3/model/config.json"));
+  ASSERT_OK(json);
+  (*json)["partial_rotary_factor"] = 0.5;
+  EXPECT_THAT(std::string(Parse(*json).status().message()),
+              ::testing::HasSubstr("partial_rotary_factor: expected 1"));
 }
 
 // Gemma 3 as files before transformers 5 have it.

@@ -365,7 +365,7 @@ TEST(ModelConfigTest, LargestAcceptedConfigurationDoesNotOverflow) {
   EXPECT_GT(CountParameters(*config), int64_t{1} << 52);
 }
 
-// Configurations of published models that aren't of these families.
+// The published number of parameters, from the configuration alone.
 TEST(ModelConfigTest, PublishedMixturesHaveTheirSizes) {
   const std::string folder = SharedPath("data/configs");
   if (folder.empty()) GTEST_SKIP() << "no shared folder";

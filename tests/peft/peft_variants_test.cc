@@ -13,6 +13,8 @@
 #include "lorica/autograd/autograd.h"
 #include "lorica/io/tensor_source.h"
 #include "lorica/nn/model_loader.h"
+#include "lorica/peft/layouts/adapter_layout.h"
+#include "lorica/peft/layouts/base_facts.h"
 #include "lorica/peft/merge.h"
 #include "lorica/peft/peft_files.h"
 #include "lorica/tensor/cpu_backend.h"
@@ -102,6 +104,26 @@ TEST_P(PeftVariantsTest, LogitsAreThoseOfPeftAndGoAwayAgain) {
   EXPECT_EQ(Logits(), base);
 }
 
+// Any layout attaches to a model that is here.
+class AdaptersAsGgufTest : public PeftVariantsTest {};
+
+TEST_P(AdaptersAsGgufTest, Attach) {
+  ASSERT_NO_FATAL_FAILURE(Load(GetParam()));
+  const auto read = ReadStoredAdapter(folder_, *backend_, {});
+  ASSERT_TRUE(read.ok()) << read.status();
+  const BaseFacts base = BaseFactsOf(model_->config());
+  const std::string path = ::testing::TempDir() + "/" + GetParam() + ".gguf";
+  const absl::Status written = WriteStoredAdapter(read->adapter, AdapterLayout::kGguf, path, &base);
+  ASSERT_TRUE(written.ok()) << written;
+  auto set = LoadPeftAdapter(path, *model_, *backend_, DType::kF64);
+  std::filesystem::remove(path);
+  ASSERT_TRUE(set.ok()) << set.status();
+  ExpectNear(Logits(), Wanted());
+}
+
+INSTANTIATE_TEST_SUITE_P(All, AdaptersAsGgufTest,
+                         ::testing::Values("one_layer", "layers", "regex", "all_linear"),
+                         [](const auto& test) { return std::string(test.param); });
 INSTANTIATE_TEST_SUITE_P(All, PeftVariantsTest,
                          ::testing::Values("save_both", "save_head_of_tied",
                                            "save_embedding_of_tied", "save_tied_together",

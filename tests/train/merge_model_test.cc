@@ -1,4 +1,4 @@
-// Merging into GGUF files, and of models in 8-bit floats.
+// Merging into GGUF files, of experts, and of models in 8-bit floats.
 #include "lorica/train/merge_model.h"
 
 #include <gmock/gmock.h>
@@ -278,7 +278,6 @@ TEST_F(MergeModelTest, WhatCannotBecomeAGgufFileIsRefused) {
   EXPECT_FALSE(PosixFiles().Stat(folder_ / "m.gguf").ok());
 }
 
-// Every eight-bit weight becomes a plain one, and config.json says so.
 // One by one, under Mixtral's own names, transposed: each as in the model's files. Merging compares
 // the logits of what it wrote by itself.
 TEST_F(MergeModelTest, ExpertsAreWrittenWhereTheFilesHaveThem) {
@@ -308,6 +307,7 @@ TEST_F(MergeModelTest, ExpertsAreWrittenWhereTheFilesHaveThem) {
   }
 }
 
+// Every eight-bit weight becomes a plain one, and config.json says so.
 TEST_F(MergeModelTest, EightBitModelBecomesAPlainOne) {
   auto model = RandomModel();
   ASSERT_TRUE(SaveModel(*model, folder_ / "plain").ok());

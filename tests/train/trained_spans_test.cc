@@ -53,6 +53,20 @@ class TrainedSpansTest : public ::testing::Test {
 constexpr const char* kChat =
     R"({"messages": [{"role": "system", "content": "S"}, {"role": "user", "content": "q"}, {"role": "assistant", "content": "a"}, {"role": "user", "content": "r"}, {"role": "assistant", "content": "b"}]})";
 
+// Records that didn't fit in memory are tokenised again, perhaps on another day.
+TEST_F(TrainedSpansTest, TemplatesSeeTheTimeOfTheTokenizer) {
+  const auto chat_template = ChatTemplate::FromSource(
+      "{{ strftime_now('%d %b %Y') }}{% for m in messages %}<{{ m.content }}>{% endfor %}", "t",
+      {});
+  ASSERT_TRUE(chat_template.ok()) << chat_template.status();
+  TokenizeOptions options;
+  options.now.emplace();
+  options.now->tm_year = 124;
+  options.now->tm_mon = 1;
+  options.now->tm_mday = 29;
+  EXPECT_EQ(Mark(kChat, *chat_template, options), "29 Feb 2024<S><q>[<a>]<r>[<b>]");
+}
+
 TEST_F(TrainedSpansTest, AssistantTurnsWithTheirEnd) {
   EXPECT_EQ(
       Mark(kChat, ChatMl()),

@@ -6,6 +6,7 @@
 #include "gtest/gtest.h"
 #include "lorica/autograd/autograd.h"
 #include "lorica/peft/expert_files.h"
+#include "lorica/peft/layouts/base_facts.h"
 #include "lorica/train/evaluate.h"
 #include "support/tensor_matchers.h"
 #include "train/golden_run.h"
@@ -38,7 +39,8 @@ std::vector<std::pair<std::string, Tensor>> FileTensors(const AdaptedModule& mod
                                                         const ModelConfig& config) {
   const LoraFactors& factors = module.adapter->factors(0);
   if (module.host->kind() == AdapterHost::Kind::kGroupedLinear) {
-    return ExpertTensors(module, factors.a, factors.b, AdapterLayout::kPeft3d, ExpertFormOf(config),
+    return ExpertTensors(module, factors.a, factors.b, AdapterLayout::kPeft3d,
+                         BaseFactsOf(config).form,
                          /*layer_parts=*/2);
   }
   return {{PeftKey(module, true), PeftTensor(module, factors.a, true)},

@@ -58,16 +58,14 @@ absl::Status ReadCommon(const JsonObject& json, ModelConfig& config) {
   if (config.mlp_bias) return json.Wrong("mlp_bias", "expected false");
   LORICA_ASSIGN_OR_RETURN(config.rope.interleaved, json.BoolOr("rope_interleave", true));
   LORICA_RETURN_IF_ERROR(ReadExperts(json, "moe_intermediate_size", config));
-  LORICA_RETURN_IF_ERROR(ReadDeepseekRouter(json, config));
   LORICA_ASSIGN_OR_RETURN(const std::vector<bool> sparse, ReadSparseBehindDense(json, config));
   SetSparse(sparse, config);
-  LORICA_ASSIGN_OR_RETURN(const int64_t mtp, json.IntOr("num_mtp_layers", 0));
-  LORICA_ASSIGN_OR_RETURN(config.skipped_layers, json.IntOr("num_nextn_predict_layers", mtp));
-  return absl::OkStatus();
+  return ReadSkippedLayers(json, config);
 }
 
 absl::Status ReadV2(const JsonObject& json, ModelConfig& config) {
   LORICA_RETURN_IF_ERROR(ReadCommon(json, config));
+  LORICA_RETURN_IF_ERROR(ReadDeepseekRouter(json, config));
   RouterOptions& router = config.moe.router;
   LORICA_RETURN_IF_ERROR(Expect(json, "scoring_func", "softmax"));
   LORICA_ASSIGN_OR_RETURN(const std::string method, json.StringOr("topk_method", "greedy"));
@@ -93,17 +91,7 @@ absl::Status ReadV3(const JsonObject& json, ModelConfig& config) {
   LORICA_RETURN_IF_ERROR(ReadCommon(json, config));
   LORICA_RETURN_IF_ERROR(Expect(json, "scoring_func", "sigmoid"));
   LORICA_RETURN_IF_ERROR(Expect(json, "topk_method", "noaux_tc"));
-  RouterOptions& router = config.moe.router;
-  router.score = ScoreFunction::kSigmoid;
-  router.group_score = RouterOptions::GroupScore::kTopTwoSum;
-  router.closed_group = RouterOptions::ClosedGroup::kMinusInfinity;
-  LORICA_ASSIGN_OR_RETURN(router.normalize, json.BoolOr("norm_topk_prob", true));
-  config.moe.correction_bias = true;
-  if (router.groups > 1 && config.moe.experts / router.groups < 2) {
-    return json.Wrong("n_group", absl::StrCat("expected two experts or more in each of ",
-                                              router.groups, " groups"));
-  }
-  return absl::OkStatus();
+  return ReadCorrectedRouter(json, config);
 }
 
 void WriteCommon(const ModelConfig& config, OrderedJson& json) {

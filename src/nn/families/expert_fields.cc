@@ -16,6 +16,8 @@ namespace {
 // Several times the largest mixture of today.
 constexpr int64_t kMostExperts = 1 << 16;
 constexpr int64_t kMostWidth = int64_t{1} << 20;
+// Of all experts together; counts of parameters stay far from overflowing.
+constexpr int64_t kMostWidthOfAll = int64_t{1} << 26;
 
 constexpr absl::string_view kDense = "dense", kSparse = "sparse";
 
@@ -42,7 +44,8 @@ absl::Status ReadExperts(const JsonObject& json, absl::string_view width, ModelC
     moe.experts = count;
   }
   if (moe.experts == 0) return json.WrongType("num_experts", "an integer");
-  LORICA_ASSIGN_OR_RETURN(moe.expert_width, Bounded(json, width, kMostWidth));
+  LORICA_ASSIGN_OR_RETURN(
+      moe.expert_width, Bounded(json, width, std::min(kMostWidth, kMostWidthOfAll / moe.experts)));
   LORICA_ASSIGN_OR_RETURN(moe.router.top_k, Bounded(json, "num_experts_per_tok", moe.experts));
   return absl::OkStatus();
 }
@@ -79,6 +82,35 @@ absl::Status ReadDeepseekRouter(const JsonObject& json, ModelConfig& config) {
                                    ", found ", shared));
   }
   moe.shared_width = shared * moe.expert_width;
+  return absl::OkStatus();
+}
+
+absl::Status ReadCorrectedRouter(const JsonObject& json, ModelConfig& config) {
+  LORICA_RETURN_IF_ERROR(ReadDeepseekRouter(json, config));
+  RouterOptions& router = config.moe.router;
+  router.score = ScoreFunction::kSigmoid;
+  router.group_score = RouterOptions::GroupScore::kTopTwoSum;
+  router.closed_group = RouterOptions::ClosedGroup::kMinusInfinity;
+  LORICA_ASSIGN_OR_RETURN(router.normalize, json.BoolOr("norm_topk_prob", true));
+  config.moe.correction_bias = true;
+  if (router.groups > 1 && config.moe.experts / router.groups < 2) {
+    return json.Wrong("n_group", absl::StrCat("expected two experts or more in each of ",
+                                              router.groups, " groups"));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status ReadGatedSharedExpert(const JsonObject& json, ModelConfig& config) {
+  LORICA_ASSIGN_OR_RETURN(config.moe.shared_width,
+                          Bounded(json, "shared_expert_intermediate_size", kMostWidth));
+  config.moe.shared_gate = true;
+  config.moe.shared_name = "shared_expert";
+  return absl::OkStatus();
+}
+
+absl::Status ReadSkippedLayers(const JsonObject& json, ModelConfig& config) {
+  LORICA_ASSIGN_OR_RETURN(const int64_t mtp, json.IntOr("num_mtp_layers", 0));
+  LORICA_ASSIGN_OR_RETURN(config.skipped_layers, json.IntOr("num_nextn_predict_layers", mtp));
   return absl::OkStatus();
 }
 

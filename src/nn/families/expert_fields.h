@@ -22,7 +22,16 @@ void WriteExperts(const ModelConfig& config, absl::string_view count, absl::stri
 
 // n_group, topk_group, norm_topk_prob, routed_scaling_factor, n_shared_experts.
 absl::Status ReadDeepseekRouter(const JsonObject& json, ModelConfig& config);
+// The same for the router of DeepSeek-V3: sigmoid scores, groups by their best two, a correction
+// bias.
+absl::Status ReadCorrectedRouter(const JsonObject& json, ModelConfig& config);
 void WriteDeepseekRouter(const ModelConfig& config, OrderedJson& json);
+
+// shared_expert_intermediate_size: a shared expert behind a sigmoid gate, as Qwen has it.
+absl::Status ReadGatedSharedExpert(const JsonObject& json, ModelConfig& config);
+
+// num_nextn_predict_layers or num_mtp_layers, which files have behind the last layer.
+absl::Status ReadSkippedLayers(const JsonObject& json, ModelConfig& config);
 
 // Which layers have experts: `mlp_layer_types` where it is there, else all from
 // first_k_dense_replace on.

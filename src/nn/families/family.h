@@ -27,6 +27,7 @@ struct Family {
   // they are absent.
   absl::string_view defaults = {};
   double rope_theta = 10000;
+  double partial_rotary = 1;
   bool local_rope = false;               // a second rotation, of the layers with a window
   bool names_hidden_activation = false;  // its field for the activation
   bool latent = false;                   // latent attention; its sizes are read before `shape`

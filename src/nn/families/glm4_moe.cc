@@ -31,18 +31,10 @@ absl::Status ReadJson(const JsonObject& json, ModelConfig& config) {
   LORICA_ASSIGN_OR_RETURN(const bool norms, json.BoolOr("use_qk_norm", false));
   if (norms) config.qk_norm = QkNorm::kHead;
   LORICA_RETURN_IF_ERROR(ReadExperts(json, "moe_intermediate_size", config));
-  LORICA_RETURN_IF_ERROR(ReadDeepseekRouter(json, config));
-  RouterOptions& router = config.moe.router;
-  router.score = ScoreFunction::kSigmoid;
-  router.group_score = RouterOptions::GroupScore::kTopTwoSum;
-  router.closed_group = RouterOptions::ClosedGroup::kMinusInfinity;
-  LORICA_ASSIGN_OR_RETURN(router.normalize, json.BoolOr("norm_topk_prob", true));
-  config.moe.correction_bias = true;
+  LORICA_RETURN_IF_ERROR(ReadCorrectedRouter(json, config));
   LORICA_ASSIGN_OR_RETURN(const std::vector<bool> sparse, ReadSparseBehindDense(json, config));
   SetSparse(sparse, config);
-  LORICA_ASSIGN_OR_RETURN(const int64_t mtp, json.IntOr("num_mtp_layers", 0));
-  LORICA_ASSIGN_OR_RETURN(config.skipped_layers, json.IntOr("num_nextn_predict_layers", mtp));
-  return absl::OkStatus();
+  return ReadSkippedLayers(json, config);
 }
 
 void WriteJson(const ModelConfig& config, OrderedJson& json) {
@@ -61,6 +53,7 @@ const Family& Glm4MoeFamily() {
       .name = "glm4_moe",
       .architecture = "Glm4MoeForCausalLM",
       .defaults = R"({"first_k_dense_replace": 1, "n_shared_experts": 1})",
+      .partial_rotary = 0.5,
       .keys = kKeys,
       .read_json = ReadJson,
       .write_json = WriteJson};

@@ -83,13 +83,8 @@ absl::Status ReadJson(const JsonObject& json, ModelConfig& config) {
   LORICA_RETURN_IF_ERROR(ReadExperts(json, "moe_intermediate_size", config));
   LORICA_ASSIGN_OR_RETURN(config.moe.router.normalize, json.BoolOr("norm_topk_prob", true));
   if (!config.moe.router.normalize) return json.Wrong("norm_topk_prob", "expected true");
-  LORICA_ASSIGN_OR_RETURN(config.moe.shared_width, json.Int("shared_expert_intermediate_size"));
+  LORICA_RETURN_IF_ERROR(ReadGatedSharedExpert(json, config));
   constexpr int64_t kMost = int64_t{1} << 16;
-  if (config.moe.shared_width < 1 || config.moe.shared_width > (1 << 20)) {
-    return json.Wrong("shared_expert_intermediate_size", "expected a number from 1 to 1048576");
-  }
-  config.moe.shared_gate = true;
-  config.moe.shared_name = "shared_expert";
   for (const Size& size : kSizes) {
     LORICA_ASSIGN_OR_RETURN(config.delta.*size.field, json.Int(size.key));
     if (config.delta.*size.field < 1 || config.delta.*size.field > kMost) {
@@ -128,6 +123,7 @@ const Family& Qwen35MoeFamily() {
                                      .architecture = "Qwen3_5MoeForCausalLM",
                                      .shape = Shape,
                                      .defaults = R"({"intermediate_size": 1})",
+                                     .partial_rotary = 0.25,
                                      .keys = kKeys,
                                      .read_json = ReadJson,
                                      .write_json = WriteJson};

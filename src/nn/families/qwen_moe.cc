@@ -60,15 +60,7 @@ absl::Status ReadMixture(const JsonObject& json, ModelConfig& config) {
 absl::Status ReadQwen2(const JsonObject& json, ModelConfig& config) {
   LORICA_RETURN_IF_ERROR(ReadMixture(json, config));
   LORICA_ASSIGN_OR_RETURN(config.qkv_bias, json.BoolOr("qkv_bias", true));
-  LORICA_ASSIGN_OR_RETURN(config.moe.shared_width, json.Int("shared_expert_intermediate_size"));
-  if (config.moe.shared_width < 1 || config.moe.shared_width > (1 << 20)) {
-    return json.Wrong(
-        "shared_expert_intermediate_size",
-        absl::StrCat("expected a number from 1 to 1048576, found ", config.moe.shared_width));
-  }
-  config.moe.shared_gate = true;
-  config.moe.shared_name = "shared_expert";
-  return absl::OkStatus();
+  return ReadGatedSharedExpert(json, config);
 }
 
 void WriteMixture(const ModelConfig& config, OrderedJson& json) {

@@ -5,7 +5,6 @@
 #include "absl/strings/str_cat.h"
 #include "lorica/io/gguf.h"
 #include "lorica/io/json_file.h"
-#include "lorica/nn/model_config.h"
 #include "lorica/tensor/status.h"
 
 namespace lorica {
@@ -31,6 +30,7 @@ constexpr TypeRow kTypes[] = {
     {"qwen2_moe", "qwen2moe", kPlain},
     {"qwen3", "qwen3", kPlain},
     {"qwen3_moe", "qwen3moe", kPlain},
+    {"qwen3_5_moe_text", "qwen35moe", kPlain},
     {"olmo2", "olmo2", kPlain},
     {"olmoe", "olmoe", kPlain},
     {"phi3", "phi3", kPlain},
@@ -48,6 +48,15 @@ constexpr TypeRow kTypes[] = {
     {"minimax", "", kNumbered},
     {"minimax_m2", "minimax-m2", kNumbered},
 };
+
+// What follows from the model's type; nothing where that is unknown.
+void SetByType(BaseFacts& facts) {
+  for (const TypeRow& row : kTypes) {
+    if (facts.model_type != row.model_type) continue;
+    facts.architecture = std::string(row.architecture);
+    facts.form = row.form;
+  }
+}
 
 absl::StatusOr<int64_t> FirstCount(const JsonObject& config,
                                    std::initializer_list<absl::string_view> keys) {
@@ -81,11 +90,7 @@ absl::StatusOr<BaseFacts> FromConfig(const std::string& path, FileSystem& files)
   LORICA_ASSIGN_OR_RETURN(facts.heads, FirstCount(config, {"num_attention_heads"}));
   LORICA_ASSIGN_OR_RETURN(facts.kv_heads,
                           FirstCount(config, {"num_key_value_heads", "num_attention_heads"}));
-  for (const TypeRow& row : kTypes) {
-    if (facts.model_type != row.model_type) continue;
-    facts.architecture = std::string(row.architecture);
-    facts.form = row.form;
-  }
+  SetByType(facts);
   return facts;
 }
 
@@ -123,6 +128,18 @@ absl::StatusOr<BaseFacts> FromGguf(const std::string& path, FileSystem& files) {
 absl::StatusOr<BaseFacts> ReadBaseFacts(const std::string& path, FileSystem& files) {
   return IsGgufPath(path) ? FromGguf(path, files)
                           : FromConfig(JoinPath(path, "config.json"), files);
+}
+
+BaseFacts BaseFactsOf(const ModelConfig& config) {
+  BaseFacts facts;
+  facts.model_type = config.family;
+  facts.hidden = config.hidden_size;
+  facts.experts = config.moe.experts;
+  facts.expert_width = config.moe.expert_width;
+  facts.heads = config.heads;
+  facts.kv_heads = config.kv_heads;
+  SetByType(facts);
+  return facts;
 }
 
 }  // namespace lorica

@@ -10,6 +10,7 @@
 
 #include "absl/status/statusor.h"
 #include "lorica/io/file_system.h"
+#include "lorica/nn/model_config.h"
 #include "lorica/peft/stored_adapter.h"
 
 namespace lorica {
@@ -29,6 +30,9 @@ struct BaseFacts {
 
 // From a Hugging Face folder's config.json or a GGUF file; no weights are read.
 absl::StatusOr<BaseFacts> ReadBaseFacts(const std::string& path, FileSystem& files = PosixFiles());
+
+// Of a model that is here.
+BaseFacts BaseFactsOf(const ModelConfig& config);
 
 }  // namespace lorica
 

@@ -216,28 +216,27 @@ void Unstack(ExpertFactors& factors) {
   if (it == factors.projections.end()) return;
   const ProjectionFactors both = it->second;
   const int64_t rank = both.rank(), half = HalfOut(factors);
-  // Half of the rank each is what writers do; other cuts are for ranks that differ.
-  std::vector<int64_t> cuts = {rank / 2};
-  for (int64_t cut = 1; cut < rank; ++cut) cuts.push_back(cut);
   const Tensor gate_rows = both.b.Narrow(1, 0, half), up_rows = both.b.Narrow(1, half, half);
-  for (const int64_t cut : cuts) {
-    if (cut == 0 || !AllZero(gate_rows.Narrow(2, cut, rank - cut)) ||
-        !AllZero(up_rows.Narrow(2, 0, cut))) {
-      continue;
-    }
-    const auto part = [&](int64_t begin, int64_t length, const Tensor& rows) {
-      ProjectionFactors f = both;
-      f.a = raw::Contiguous(both.a.Narrow(1, begin, length));
-      f.b = raw::Contiguous(rows.Narrow(2, begin, length));
-      const double growth = static_cast<double>(length) / static_cast<double>(rank);
-      f.alpha *= f.scaling == LoraScaling::kRsLora ? std::sqrt(growth) : growth;
-      return f;
-    };
-    factors.projections.erase(it);
-    factors.projections[Projection::kGate] = part(0, cut, gate_rows);
-    factors.projections[Projection::kUp] = part(cut, rank - cut, up_rows);
-    return;
-  }
+  // A cut leaves columns of gate rows before it and those of up rows behind it. Half of the rank
+  // each is what writers do; other cuts are for ranks that differ.
+  int64_t lowest = rank, highest = 0;
+  while (lowest > 0 && AllZero(gate_rows.Narrow(2, lowest - 1, 1))) --lowest;
+  while (highest < rank && AllZero(up_rows.Narrow(2, highest, 1))) ++highest;
+  lowest = std::max<int64_t>(lowest, 1);
+  highest = std::min(highest, rank - 1);
+  if (lowest > highest) return;
+  const int64_t cut = lowest <= rank / 2 && rank / 2 <= highest ? rank / 2 : lowest;
+  const auto part = [&](int64_t begin, int64_t length, const Tensor& rows) {
+    ProjectionFactors f = both;
+    f.a = raw::Contiguous(both.a.Narrow(1, begin, length));
+    f.b = raw::Contiguous(rows.Narrow(2, begin, length));
+    const double growth = static_cast<double>(length) / static_cast<double>(rank);
+    f.alpha *= f.scaling == LoraScaling::kRsLora ? std::sqrt(growth) : growth;
+    return f;
+  };
+  factors.projections.erase(it);
+  factors.projections[Projection::kGate] = part(0, cut, gate_rows);
+  factors.projections[Projection::kUp] = part(cut, rank - cut, up_rows);
 }
 
 }  // namespace lorica::layouts

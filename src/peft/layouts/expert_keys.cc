@@ -59,6 +59,16 @@ absl::string_view Name(Projection projection) {
   return "";
 }
 
+absl::string_view SingleName(Projection projection, bool numbered) {
+  if (!numbered) return Name(projection);
+  return projection == Projection::kGate ? "w1" : projection == Projection::kUp ? "w3" : "w2";
+}
+
+std::string SinglePath(absl::string_view experts, bool numbered) {
+  if (!numbered || !absl::ConsumeSuffix(&experts, ".mlp.experts")) return std::string(experts);
+  return absl::StrCat(experts, ".block_sparse_moe.experts");
+}
+
 absl::StatusOr<ExpertKey> ParseExpertKey(absl::string_view path) {
   ExpertKey key;
   size_t length = 7;

@@ -13,6 +13,11 @@ namespace lorica::layouts {
 enum class Projection { kGate, kUp, kDown, kGateUp };
 // "gate_proj", "up_proj", "down_proj", "gate_up_proj".
 absl::string_view Name(Projection projection);
+// The same in files with one pair an expert; `numbered` (ExpertForm::numbered_names): "w1", "w3",
+// "w2".
+absl::string_view SingleName(Projection projection, bool numbered);
+// "...mlp.experts" as those files spell it.
+std::string SinglePath(absl::string_view experts, bool numbered);
 
 struct ExpertKey {
   enum class Form {

@@ -79,6 +79,20 @@ Tensor Deinterleaved(const Tensor& x) {
       .WithShape(x.shape());
 }
 
+Tensor FoldedA(const Tensor& a) {
+  return raw::Contiguous(a).WithShape({a.dim(0) * a.dim(1), a.dim(2)});
+}
+
+Tensor FoldedB(const Tensor& b) {
+  return raw::Contiguous(b.Transpose(0, 2).Transpose(0, 1))
+      .WithShape({b.dim(1), b.dim(2) * b.dim(0)});
+}
+
+Tensor Plane(const Tensor& x, int64_t expert) {
+  return raw::Contiguous(x.Narrow(0, x.dim(0) == 1 ? 0 : expert, 1))
+      .WithShape({x.dim(1), x.dim(2)});
+}
+
 Tensor Scaled(const Tensor& x, double factor) {
   Tensor scaled = raw::Clone(raw::Contiguous(x));
   const int64_t n = scaled.numel();

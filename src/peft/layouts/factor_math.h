@@ -17,6 +17,12 @@ Tensor Collapsed(const Tensor& x);
 // Rows in pairs: [E, 2 I, R] of [first half; second half] to alternating rows, and back.
 Tensor Interleaved(const Tensor& x);
 Tensor Deinterleaved(const Tensor& x);
+// A pair of [E, R, in] and [E, out, R] as the parameter of all experts has it: rows e R + r of
+// [E R, in]; columns r E + e of [out, R E].
+Tensor FoldedA(const Tensor& a);
+Tensor FoldedB(const Tensor& b);
+// [m, n] of one expert, from [E, m, n] or [1, m, n].
+Tensor Plane(const Tensor& x, int64_t expert);
 // x * factor, rounded once to x's type.
 Tensor Scaled(const Tensor& x, double factor);
 

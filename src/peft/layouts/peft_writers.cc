@@ -100,22 +100,6 @@ void FillGaps(ExpertFactors& factors) {
   factors.projections.emplace(Projection::kDown, Nothing(first, rank, width, in));
 }
 
-absl::string_view SingleName(Projection projection, bool numbered) {
-  if (!numbered) return Name(projection);
-  return projection == Projection::kGate ? "w1" : projection == Projection::kUp ? "w3" : "w2";
-}
-
-// "...mlp.experts" as files with one tensor an expert spell it.
-std::string SinglePath(const std::string& experts, bool numbered) {
-  constexpr absl::string_view kEnd = ".mlp.experts";
-  if (!numbered || experts.size() < kEnd.size()) return experts;
-  return absl::StrCat(experts.substr(0, experts.size() - kEnd.size()), ".block_sparse_moe.experts");
-}
-
-Tensor Plane(const Tensor& x, int64_t expert) {
-  return x.Narrow(0, x.dim(0) == 1 ? 0 : expert, 1).WithShape({x.dim(1), x.dim(2)});
-}
-
 }  // namespace
 
 void TensorList::Add(std::string name, const Tensor& values) {
@@ -216,13 +200,9 @@ absl::Status WritePeft3d(const StoredAdapter& adapter, AdapterLayout layout,
         b = a.Transpose(1, 2);
         a = first;
       }
-      const int64_t folded = factors.experts * f.rank();
-      // [E, R, in] is rows e R + j already; B becomes [out, R, E], columns j E + e.
-      a = raw::Contiguous(a).WithShape({folded, a.dim(2)});
-      b = raw::Contiguous(b.Transpose(0, 2).Transpose(0, 1)).WithShape({b.dim(1), folded});
       const std::string key = absl::StrCat(kPrefix, path, gate_up && both ? ".base_layer" : "");
-      tensors.Add(absl::StrCat(key, ".lora_A.weight"), a);
-      tensors.Add(absl::StrCat(key, ".lora_B.weight"), b);
+      tensors.Add(absl::StrCat(key, ".lora_A.weight"), FoldedA(a));
+      tensors.Add(absl::StrCat(key, ".lora_B.weight"), FoldedB(b));
       const std::string name = absl::StrCat(path, ".", Name(projection));
       text.target_parameters.push_back(name);
       text.SetPattern(name, f.rank(), f.alpha);
