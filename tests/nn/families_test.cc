@@ -127,7 +127,7 @@ TEST_P(FamiliesTest, GradientsOfTwoSequencesAreThoseOfOnePassEach) {
   for (const auto& [path, values] : sums[0]) {
     const bool summed_over_all =
         std::any_of(std::begin(kSummedOverAll), std::end(kSummedOverAll),
-                    [&](const char* end) { return absl::EndsWith(path, end); });
+                    [&name = path](const char* end) { return absl::EndsWith(name, end); });
     // A table that is the head too gets its two shares in the order of the passes; an expert's rows
     // are those of all sequences.
     if ((tied && path == "model.embed_tokens.weight") || absl::StrContains(path, ".experts.") ||
