@@ -26,14 +26,16 @@ read -ra link_flags < <(describe --libs)
 
 # Each installed header compiles alone, with nothing of this checkout in reach.
 include=$(describe --variable=includedir)
+check_header() {
+  echo "#include \"$1\"" | $compiler -std=c++20 -Wall -Wextra -fsyntax-only "${@:2}" -x c++ - || {
+    echo "check_install: $1 doesn't compile by itself" >&2
+    return 1
+  }
+}
+export -f check_header
+export compiler
 find "$include/lorica" -name '*.h' ! -name '*-inl.h' -printf 'lorica/%P\n' | sort |
-  while read -r header; do
-    echo "#include \"$header\"" >"$scratch/one.cc"
-    $compiler -std=c++20 -Wall -Wextra -fsyntax-only "${compile_flags[@]}" "$scratch/one.cc" || {
-      echo "check_install: $header doesn't compile by itself" >&2
-      exit 1
-    }
-  done
+  xargs -P "$(nproc)" -I '{}' bash -c 'check_header "$@"' check_header '{}' "${compile_flags[@]}"
 
 cp examples/minimal_sft.cc "$scratch/minimal_sft.cc"
 $compiler -std=c++20 "${compile_flags[@]}" "$scratch/minimal_sft.cc" -o "$scratch/minimal_sft" "${link_flags[@]}"
