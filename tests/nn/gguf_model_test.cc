@@ -78,7 +78,7 @@ TEST_F(GgufModelTest, RowsOfQueriesAndKeysMoveInLlamaOnly) {
   EXPECT_EQ(PlaceInGguf("model.layers.12.mlp.down_proj.weight", config).name,
             "blk.12.ffn_down.weight");
   EXPECT_EQ(PlaceInGguf("model.norm.weight", config).name, "output_norm.weight");
-  EXPECT_EQ(PlaceInGguf("model.layers.0.mlp.router.weight", config).name, "");
+  EXPECT_EQ(PlaceInGguf("model.layers.0.mlp.other.weight", config).name, "");
   EXPECT_EQ(PlaceInGguf("weight", config).name, "");
   config.family = "qwen2";
   EXPECT_EQ(heads("model.layers.1.self_attn.q_proj.weight"), 0);
