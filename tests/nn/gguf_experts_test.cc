@@ -134,7 +134,7 @@ INSTANTIATE_TEST_SUITE_P(Models, GgufFilesTest,
                          ::testing::Values("mixtral", "qwen2_moe", "qwen3_moe", "olmoe",
                                            "deepseek_v2", "deepseek_v2_lite", "deepseek_v3",
                                            "glm4_moe", "glm4_moe_lite", "minimax_m2", "gpt_oss"),
-                         [](const auto& info) { return std::string(info.param); });
+                         [](const auto& one) { return std::string(one.param); });
 
 // Gate and up in one tensor, as newer files may have them.
 TEST_F(GgufExpertsTest, ReadsGateAndUpTogether) {
