@@ -1,7 +1,10 @@
 // Metadata of GGUF files.
+#include <algorithm>
+
 #include "absl/strings/str_cat.h"
 #include "lorica/io/quoted.h"
 #include "lorica/nn/config_fields.h"
+#include "lorica/nn/families/expert_gguf.h"
 #include "lorica/nn/families/family.h"
 #include "lorica/nn/model_config.h"
 #include "lorica/nn/rope_gguf.h"
@@ -48,6 +51,51 @@ absl::Status ReadHeads(const GgufFile& file, const std::string& prefix, ModelCon
   return absl::OkStatus();
 }
 
+constexpr absl::string_view kLatentKeys[] = {"attention.key_length_mla", "attention.kv_lora_rank",
+                                             "attention.q_lora_rank", "attention.value_length_mla"};
+
+// Sizes of latent attention. Files for absorbed decoding, which are those with keys that end in
+// _mla, have the sizes of the compressed cache under the plain ones.
+absl::Status ReadLatent(const GgufFile& file, const std::string& prefix, ModelConfig& config) {
+  const std::string ending = file.Has(prefix + "attention.key_length_mla") ? "_mla" : "";
+  const std::string key_length = absl::StrCat(prefix, "attention.key_length", ending);
+  LatentSizes& latent = config.latent;
+  LORICA_ASSIGN_OR_RETURN(config.heads, Count(file, prefix + "attention.head_count"));
+  LORICA_ASSIGN_OR_RETURN(latent.q_lora_rank, CountOr(file, prefix + "attention.q_lora_rank", 0));
+  LORICA_ASSIGN_OR_RETURN(latent.kv_lora_rank, Count(file, prefix + "attention.kv_lora_rank"));
+  LORICA_ASSIGN_OR_RETURN(latent.qk_rope_head_dim, Count(file, prefix + "rope.dimension_count"));
+  LORICA_ASSIGN_OR_RETURN(config.head_dim, Count(file, key_length));
+  LORICA_ASSIGN_OR_RETURN(latent.v_head_dim,
+                          Count(file, absl::StrCat(prefix, "attention.value_length", ending)));
+  if (latent.qk_rope_head_dim < 1 || config.head_dim <= latent.qk_rope_head_dim) {
+    return Bad(file, absl::StrCat(key_length, ": expected more than the ", latent.qk_rope_head_dim,
+                                  " of rope.dimension_count, found ", config.head_dim));
+  }
+  latent.qk_nope_head_dim = config.head_dim - latent.qk_rope_head_dim;
+  config.kv_heads = config.heads;
+  return internal::CheckLatentSizes(latent, config.heads, file.where());
+}
+
+// Behind the last layer files may have layers that predict later tokens; they count as blocks.
+absl::Status ReadLayers(const GgufFile& file, const std::string& prefix, ModelConfig& config) {
+  const std::string skipped = prefix + "nextn_predict_layers";
+  LORICA_ASSIGN_OR_RETURN(config.layers, Count(file, prefix + "block_count"));
+  LORICA_ASSIGN_OR_RETURN(config.skipped_layers, CountOr(file, skipped, 0));
+  if (config.skipped_layers < 0 || config.skipped_layers > std::max<int64_t>(config.layers, 0)) {
+    return Bad(file, absl::StrCat(skipped, ": expected some of ", config.layers, " blocks, found ",
+                                  config.skipped_layers));
+  }
+  config.layers -= config.skipped_layers;
+  return absl::OkStatus();
+}
+
+// Where it is absent all layers have experts.
+absl::StatusOr<int64_t> ReadIntermediateSize(const GgufFile& file, const std::string& prefix) {
+  const std::string key = prefix + "feed_forward_length";
+  const std::string of_experts = prefix + "expert_feed_forward_length";
+  return Count(file, file.Has(key) || !file.Has(of_experts) ? key : of_experts);
+}
+
 absl::Status ReadVocabulary(const GgufFile& file, ModelConfig& config) {
   const GgufTensor* table = file.Find("token_embd.weight");
   if (table == nullptr || table->shape.size() != 2) {
@@ -80,15 +128,19 @@ absl::StatusOr<ModelConfig> ModelConfigFromGguf(const GgufFile& file) {
   ModelConfig config;
   config.family = std::string(family->name);
   LORICA_ASSIGN_OR_RETURN(config.hidden_size, Count(file, prefix + "embedding_length"));
-  LORICA_ASSIGN_OR_RETURN(config.intermediate_size, Count(file, prefix + "feed_forward_length"));
-  LORICA_ASSIGN_OR_RETURN(config.layers, Count(file, prefix + "block_count"));
+  LORICA_ASSIGN_OR_RETURN(config.intermediate_size, ReadIntermediateSize(file, prefix));
+  LORICA_RETURN_IF_ERROR(ReadLayers(file, prefix, config));
   LORICA_ASSIGN_OR_RETURN(config.max_positions, CountOr(file, prefix + "context_length", 0));
   LORICA_ASSIGN_OR_RETURN(config.rms_norm_eps,
                           file.GetF64(prefix + "attention.layer_norm_rms_epsilon"));
-  LORICA_RETURN_IF_ERROR(ReadHeads(file, prefix, config));
+  LORICA_RETURN_IF_ERROR(family->latent ? ReadLatent(file, prefix, config)
+                                        : ReadHeads(file, prefix, config));
   LORICA_RETURN_IF_ERROR(ReadVocabulary(file, config));
-  LORICA_RETURN_IF_ERROR(internal::CheckGgufFields(
-      file, architecture, {internal::GgufRopeKeys(), family->gguf_keys}, config.notes));
+  std::vector<absl::Span<const absl::string_view>> read = {internal::GgufRopeKeys(),
+                                                           family->gguf_keys};
+  if (family->latent) read.push_back(kLatentKeys);
+  if (family->gguf_experts) read.push_back(internal::GgufExpertKeys());
+  LORICA_RETURN_IF_ERROR(internal::CheckGgufFields(file, architecture, read, config.notes));
   LORICA_RETURN_IF_ERROR(internal::CheckSizes(config, file.where()));
   if (family->shape != nullptr) family->shape(config);
   LORICA_RETURN_IF_ERROR(internal::ReadGgufRope(file, prefix, config));
@@ -100,9 +152,9 @@ absl::StatusOr<ModelConfig> ModelConfigFromGguf(const GgufFile& file) {
     LORICA_RETURN_IF_ERROR(family->read_gguf(file, prefix, config));
   }
   config.tied = file.Find("output.weight") == nullptr;
-  config.qkv_bias =
-      file.Find(config.fused_projections ? "blk.0.attn_qkv.bias" : "blk.0.attn_q.bias") != nullptr;
-  config.o_bias = file.Find("blk.0.attn_output.bias") != nullptr;
+  const auto has = [&](absl::string_view name) { return file.Find(name) != nullptr; };
+  config.qkv_bias |= has(config.fused_projections ? "blk.0.attn_qkv.bias" : "blk.0.attn_q.bias");
+  config.o_bias |= has("blk.0.attn_output.bias");
   config.mlp_bias = file.Find("blk.0.ffn_gate.bias") != nullptr;
   LORICA_RETURN_IF_ERROR(CheckModelConfig(config, file.where()));
   return config;

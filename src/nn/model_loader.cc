@@ -11,6 +11,7 @@
 #include "absl/strings/strip.h"
 #include "lorica/io/quoted.h"
 #include "lorica/nn/expert_source.h"
+#include "lorica/nn/gguf_source.h"
 #include "lorica/nn/load_values.h"
 #include "lorica/nn/rope_gguf.h"
 #include "lorica/tensor/status.h"
@@ -82,7 +83,7 @@ absl::Status CheckTiedHead(const TensorSource& source) {
 // Of a layer behind the last one that predicts a later token.
 bool IsSkippedLayer(absl::string_view name, const ModelConfig& config) {
   int64_t layer = 0;
-  if (!absl::ConsumePrefix(&name, "model.layers.") ||
+  if ((!absl::ConsumePrefix(&name, "model.layers.") && !absl::ConsumePrefix(&name, "blk.")) ||
       !absl::SimpleAtoi(name.substr(0, name.find('.')), &layer)) {
     return false;
   }
@@ -95,8 +96,8 @@ absl::Status CheckExtra(const TensorSource& source, const std::vector<Wanted>& w
   for (const Wanted& one : wanted) known.insert(one.place.name);
   for (const std::string& name : source.names()) {
     if (known.count(name) > 0) continue;
+    if (IsSkippedLayer(name, files.config)) continue;
     if (!files.gguf) {
-      if (IsSkippedLayer(name, files.config)) continue;
       // Frequencies follow from the configuration; old versions of transformers stored them.
       if (absl::EndsWith(name, ".rotary_emb.inv_freq")) continue;
       if (files.config.tied && name == kHead) {
@@ -119,7 +120,8 @@ absl::StatusOr<ModelFiles> OpenModel(const std::string& path) {
   if (files.gguf) {
     LORICA_ASSIGN_OR_RETURN(GgufFile file, GgufFile::Open(path));
     LORICA_ASSIGN_OR_RETURN(files.config, ModelConfigFromGguf(file));
-    files.stored = files.tensors = MakeGgufSource(std::move(file));
+    files.stored = MakeGgufSource(std::move(file));
+    LORICA_ASSIGN_OR_RETURN(files.tensors, internal::JoinGgufHalves(files.stored, files.config));
     return files;
   }
   LORICA_ASSIGN_OR_RETURN(files.config, ReadModelConfigFile(JoinPath(path, "config.json")));

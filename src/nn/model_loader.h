@@ -4,6 +4,7 @@
 
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "absl/status/statusor.h"
 #include "lorica/io/atomic_commit.h"
@@ -24,7 +25,7 @@ struct LoadOptions {
 struct ModelFiles {
   ModelConfig config;
   std::shared_ptr<const TensorSource> stored;   // as the files have them
-  std::shared_ptr<const TensorSource> tensors;  // by the names of this engine, experts stacked
+  std::shared_ptr<const TensorSource> tensors;  // by this engine's names, experts stacked
   bool gguf = false;
 };
 
@@ -77,6 +78,20 @@ struct GgufPlace {
 };
 // An empty name for a path that GGUF has no place for.
 GgufPlace PlaceInGguf(absl::string_view path, const ModelConfig& config);
+
+// Half of a parameter that GGUF files may have as two tensors: gate and up of experts, keys (each
+// head transposed) and values of kv_b_proj.
+struct GgufHalf {
+  std::string name;
+  Tensor values;  // a view
+};
+// Both halves of the parameter `path`, whose values are `values`; empty for other parameters.
+std::vector<GgufHalf> HalvesInGguf(absl::string_view path, const Tensor& values,
+                                   const ModelConfig& config);
+
+// What may stand between "model.layers.N." and ".weight" in a path that GGUF has a place for, of
+// all families together.
+std::vector<absl::string_view> GgufLayerModules();
 
 }  // namespace lorica
 

@@ -35,20 +35,20 @@ absl::Status WriteModelFiles(CausalLm& model, DirectoryCommit& folder) {
   LORICA_ASSIGN_OR_RETURN(const std::string config, ConfigJson(written, model.compute_dtype()));
   LORICA_RETURN_IF_ERROR(folder.WriteFile("config.json", absl::string_view(config)));
   std::vector<SafetensorsSpec> specs;
-  std::vector<const Parameter*> parameters;
+  std::vector<Tensor> values;  // views
   ForEachParameter(model, [&](const std::string& path, Parameter& parameter) {
-    specs.push_back({path,
-                     StoredTypeOf(parameter.compute_dtype()),
-                     {parameter.shape().begin(), parameter.shape().end()}});
-    parameters.push_back(&parameter);
+    const bool transposed = PlaceInFolder(path, written).transposed;
+    values.push_back(transposed ? parameter.value().Transpose(1, 2) : parameter.value());
+    const Shape shape = values.back().shape();
+    specs.push_back({path, StoredTypeOf(parameter.compute_dtype()), {shape.begin(), shape.end()}});
   });
   LORICA_ASSIGN_OR_RETURN(const std::unique_ptr<WritableFile> file,
                           folder.Create("model.safetensors"));
   // transformers refuses a file without this word about its origin.
   LORICA_ASSIGN_OR_RETURN(SafetensorsWriter writer,
                           SafetensorsWriter::Begin(*file, std::move(specs), {{"format", "pt"}}));
-  for (const Parameter* parameter : parameters) {
-    LORICA_RETURN_IF_ERROR(AppendValues(writer, parameter->value()));
+  for (const Tensor& one : values) {
+    LORICA_RETURN_IF_ERROR(AppendValues(writer, raw::Contiguous(one)));
   }
   LORICA_RETURN_IF_ERROR(writer.Finish());
   return file->Close();

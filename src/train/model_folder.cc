@@ -347,8 +347,9 @@ absl::StatusOr<WrittenWeights> WriteGgufAsFolder(const ChangedModel& changed,
 
   std::vector<Piece> pieces;
   ForEachParameter(model, [&](const std::string& path, Parameter& parameter) {
-    Piece piece{.parameter = &parameter};
+    Piece piece{.parameter = &parameter, .place = PlaceInFolder(path, config)};
     piece.spec = {path, type, {parameter.shape().begin(), parameter.shape().end()}};
+    if (piece.place.transposed) std::swap(piece.spec.shape[1], piece.spec.shape[2]);
     pieces.push_back(std::move(piece));
   });
   WrittenWeights written;

@@ -45,15 +45,18 @@ StoredType TypeToWrite(const StoredTensorInfo& stored, absl::string_view name,
   if (!wanted.has_value()) {
     return !changed || IsWritable(stored.type) ? stored.type : StoredType::kF32;
   }
-  if (stored.shape.size() < 2 || absl::StrContains(name, "ffn_gate_inp")) return StoredType::kF32;
+  if (stored.shape.size() < 2 || absl::StrContains(name, "ffn_gate_inp") ||
+      absl::EndsWith(name, ".bias")) {
+    return StoredType::kF32;
+  }
   const bool whole_blocks = stored.shape.back() % TraitsOf(*wanted).block_elements == 0;
   return whole_blocks ? *wanted : StoredType::kF16;
 }
 
-// One tensor of the output: a parameter's values, or what the source has.
+// One tensor of the output: values of a parameter, or what the source has.
 struct Piece {
   GgufTensorSpec spec;
-  const Parameter* parameter = nullptr;
+  Tensor values;    // undefined: those of the source
   GgufPlace place;  // of the parameter
 };
 
@@ -71,9 +74,7 @@ std::vector<float> Interleave(const std::vector<float>& from, int64_t heads, int
   return to;
 }
 
-absl::Status AppendParameter(GgufWriter& writer, const Piece& piece) {
-  const Tensor& values = piece.parameter->value();
-  if (values.numel() == 0) return writer.AppendTensor({});
+absl::Status AppendValues(GgufWriter& writer, const Piece& piece, const Tensor& values) {
   Backend& backend = values.backend();
   const Tensor flat = values.WithShape({values.numel()});
   // Rows of a head change places, so such a tensor is held whole.
@@ -92,6 +93,17 @@ absl::Status AppendParameter(GgufWriter& writer, const Piece& piece) {
     LORICA_ASSIGN_OR_RETURN(const std::vector<uint8_t> bytes,
                             EncodeFloats(piece.spec.name, piece.spec.type, floats));
     LORICA_RETURN_IF_ERROR(writer.AppendPart(bytes));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status AppendParameter(GgufWriter& writer, const Piece& piece) {
+  const Tensor& values = piece.values;
+  if (values.numel() == 0) return writer.AppendTensor({});
+  if (values.is_contiguous()) return AppendValues(writer, piece, values);
+  // Half of a parameter: one matrix at a time is put in order.
+  for (int64_t i = 0; i < values.dim(0); ++i) {
+    LORICA_RETURN_IF_ERROR(AppendValues(writer, piece, raw::Contiguous(values.Narrow(0, i, 1))));
   }
   return absl::OkStatus();
 }
@@ -148,17 +160,24 @@ absl::StatusOr<WrittenWeights> WriteGgufAsGguf(const ChangedModel& changed,
                                                const std::string& source_path, WritableFile& sink) {
   CausalLm& model = *changed.model;
   LORICA_ASSIGN_OR_RETURN(GgufFile file, GgufFile::Open(source_path));
-  std::map<std::string, std::pair<const Parameter*, GgufPlace>> replaced;  // by name in the file
+  std::map<std::string, std::pair<Tensor, GgufPlace>> replaced;  // by name in the file
   absl::Status placed;
   ForEachParameter(model, [&](const std::string& path, Parameter& parameter) {
     if (changed.changed.count(path) == 0) return;
     const GgufPlace place = PlaceInGguf(path, model.config());
-    const bool new_head = path == kHeadPath && file.Find(place.name) == nullptr;
-    if (place.name.empty() || (file.Find(place.name) == nullptr && !new_head)) {
+    const bool whole = !place.name.empty() && file.Find(place.name) != nullptr;
+    if (whole || path == kHeadPath) {
+      replaced[place.name] = {parameter.value(), place};
+      return;
+    }
+    const std::vector<GgufHalf> halves = HalvesInGguf(path, parameter.value(), model.config());
+    for (const GgufHalf& half : halves) {
+      if (file.Find(half.name) != nullptr) replaced[half.name] = {half.values, place};
+    }
+    if (halves.empty() || replaced.count(halves[0].name) + replaced.count(halves[1].name) < 2) {
       placed = absl::UnimplementedError(
           absl::StrCat("the merged ", Quoted(path), " has no place in a GGUF file"));
     }
-    replaced[place.name] = {&parameter, place};
   });
   LORICA_RETURN_IF_ERROR(placed);
 
@@ -171,7 +190,7 @@ absl::StatusOr<WrittenWeights> WriteGgufAsGguf(const ChangedModel& changed,
     piece.spec = {name, TypeToWrite(stored, name, changed.type, is_changed), stored.shape};
     types_changed = types_changed || piece.spec.type != stored.type;
     if (is_changed) {
-      piece.parameter = found->second.first;
+      piece.values = found->second.first;
       piece.place = found->second.second;
     }
     pieces.push_back(std::move(piece));
@@ -193,8 +212,8 @@ absl::StatusOr<WrittenWeights> WriteGgufAsGguf(const ChangedModel& changed,
   const std::unique_ptr<TensorSource> source = MakeGgufSource(std::move(file));
   WrittenWeights written;
   for (const Piece& piece : pieces) {
-    LORICA_RETURN_IF_ERROR(piece.parameter != nullptr ? AppendParameter(writer, piece)
-                                                      : AppendStored(writer, piece, *source));
+    LORICA_RETURN_IF_ERROR(piece.values.defined() ? AppendParameter(writer, piece)
+                                                  : AppendStored(writer, piece, *source));
     LORICA_ASSIGN_OR_RETURN(const uint64_t bytes, StoredBytes(piece.spec.type, piece.spec.shape));
     written.bytes += static_cast<int64_t>(bytes);
     ++written.tensors;

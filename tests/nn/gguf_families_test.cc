@@ -65,6 +65,32 @@ TEST_F(GgufFamiliesTest, Qwen3) {
   EXPECT_EQ(Check(*model, MetadataOf(model->config())).qk_norm, QkNorm::kHead);
 }
 
+// Which layers a window is meant for a list says, or a period of which the last layer sees all.
+TEST_F(GgufFamiliesTest, WindowsOfQwen) {
+  const auto qwen2 = LoadAs("qwen2_window", backend_);
+  GgufMetadata metadata = MetadataOf(qwen2->config());
+  metadata.SetU32("qwen2.attention.sliding_window", 5);
+  TempFolder folder;
+  WriteGguf(folder / "m.gguf", *qwen2, metadata);
+  EXPECT_THAT(LoadError(folder / "m.gguf", backend_),
+              ::testing::EndsWith("qwen2.attention.sliding_window: expected "
+                                  "qwen2.attention.sliding_window_pattern beside it, which says "
+                                  "for which layers it is meant, found none"));
+  GgufMetadata listed = metadata;
+  listed.SetI32s("qwen2.attention.sliding_window_pattern", {0, 1, 1});
+  EXPECT_EQ(Check(*qwen2, listed).layer_configs, qwen2->config().layer_configs);
+  metadata.SetI32s("qwen2.attention.sliding_window_pattern", {0, 1});
+  WriteGguf(folder / "m.gguf", *qwen2, metadata);
+  EXPECT_THAT(LoadError(folder / "m.gguf", backend_),
+              ::testing::HasSubstr("expected a flag for each of 3 layers, found 2"));
+
+  const auto qwen3 = LoadAs("qwen3", backend_);
+  metadata = MetadataOf(qwen3->config());
+  metadata.SetU32("qwen3.attention.sliding_window", 9);
+  metadata.SetU32("qwen3.attention.sliding_window_pattern", 2);
+  EXPECT_EQ(Check(*qwen3, metadata).layer_configs, qwen3->config().layer_configs);
+}
+
 TEST_F(GgufFamiliesTest, SmolLm3RotatesThreeLayersOfFour) {
   ModelConfig config = TinyConfig(true);
   config.family = "smollm3";

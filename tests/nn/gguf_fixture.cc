@@ -2,7 +2,7 @@
 
 #include <cstring>
 
-#include "nn/nn_fixture.h"
+#include "lorica/tensor/backend.h"
 
 namespace lorica {
 namespace {
@@ -55,31 +55,53 @@ GgufMetadata MetadataOf(const ModelConfig& config) {
   return metadata;
 }
 
-void WriteGguf(const std::string& path, CausalLm& model, const GgufMetadata& metadata,
-               const std::vector<ExtraTensor>& extra) {
+EditableTensors GgufTensors(CausalLm& model, bool whole) {
   const ModelConfig& config = model.config();
+  EditableTensors tensors;
+  ForEachParameter(model, [&](const std::string& path, Parameter& parameter) {
+    const GgufPlace place = PlaceInGguf(path, config);
+    EXPECT_NE(place.name, "") << path;
+    std::vector<GgufHalf> parts;
+    if (!whole) parts = HalvesInGguf(path, parameter.value(), config);
+    if (parts.empty()) parts.push_back({place.name, parameter.value()});
+    for (const GgufHalf& part : parts) {
+      const Tensor values = raw::Contiguous(raw::Cast(raw::Contiguous(part.values), DType::kF32));
+      const auto* data = static_cast<const uint8_t*>(values.view().data);
+      EditableTensor tensor{StoredType::kF32, {values.shape().begin(), values.shape().end()}, {}};
+      tensor.bytes.assign(data, data + values.bytes());
+      if (place.interleaved_heads > 0) {
+        tensor.bytes = Interleaved(tensor, place.interleaved_heads);
+      }
+      if (place.added != 0) AddToAll(tensor.bytes, place.added);
+      tensors[part.name] = std::move(tensor);
+    }
+  });
+  return tensors;
+}
+
+void WriteGguf(const std::string& path, const EditableTensors& tensors,
+               const GgufMetadata& metadata) {
   std::vector<GgufTensorSpec> specs;
-  std::vector<std::vector<uint8_t>> bytes;
-  for (const auto& [name, tensor] : TensorsOf(model)) {
-    const GgufPlace place = PlaceInGguf(name, config);
-    ASSERT_NE(place.name, "") << name;
-    specs.push_back({place.name, tensor.type, tensor.shape});
-    bytes.push_back(place.interleaved_heads > 0 ? Interleaved(tensor, place.interleaved_heads)
-                                                : tensor.bytes);
-    if (place.added != 0) AddToAll(bytes.back(), place.added);
-  }
-  for (const ExtraTensor& one : extra) {
-    specs.push_back({one.name, StoredType::kF32, {static_cast<int64_t>(one.values.size())}});
-    const auto* data = reinterpret_cast<const uint8_t*>(one.values.data());
-    bytes.emplace_back(data, data + one.values.size() * sizeof(float));
-  }
+  for (const auto& [name, tensor] : tensors) specs.push_back({name, tensor.type, tensor.shape});
   auto file = PosixFiles().Open(path, OpenMode::kReplace);
   ASSERT_OK(file);
   auto writer = GgufWriter::Begin(**file, metadata, specs);
   ASSERT_OK(writer);
-  for (const auto& one : bytes) ASSERT_OK(writer->AppendTensor(one));
+  for (const auto& [name, tensor] : tensors) ASSERT_OK(writer->AppendTensor(tensor.bytes));
   ASSERT_OK(writer->Finish());
   ASSERT_OK((*file)->Close());
+}
+
+void WriteGguf(const std::string& path, CausalLm& model, const GgufMetadata& metadata,
+               const std::vector<ExtraTensor>& extra) {
+  EditableTensors tensors = GgufTensors(model, true);
+  for (const ExtraTensor& one : extra) {
+    const auto* data = reinterpret_cast<const uint8_t*>(one.values.data());
+    tensors[one.name] = {StoredType::kF32,
+                         {static_cast<int64_t>(one.values.size())},
+                         {data, data + one.values.size() * sizeof(float)}};
+  }
+  WriteGguf(path, tensors, metadata);
 }
 
 }  // namespace lorica

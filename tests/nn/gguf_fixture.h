@@ -7,6 +7,7 @@
 
 #include "lorica/io/gguf.h"
 #include "lorica/nn/decoder.h"
+#include "nn/nn_fixture.h"
 
 namespace lorica {
 
@@ -17,8 +18,14 @@ struct ExtraTensor {
   std::string name;
   std::vector<float> values;
 };
-// The model's f32 tensors, rows of q and k moved and weights of norms shifted as its architecture
-// wants.
+// The model's f32 tensors by their names in a GGUF file, rows of q and k moved and weights of norms
+// shifted as its architecture wants. Those of which a file may have halves are in halves unless
+// `whole`.
+EditableTensors GgufTensors(CausalLm& model, bool whole);
+void WriteGguf(const std::string& path, const EditableTensors& tensors,
+               const GgufMetadata& metadata);
+
+// With those tensors, whole, and some more.
 void WriteGguf(const std::string& path, CausalLm& model, const GgufMetadata& metadata,
                const std::vector<ExtraTensor>& extra = {});
 

@@ -78,7 +78,7 @@ TEST_F(GgufModelTest, RowsOfQueriesAndKeysMoveInLlamaOnly) {
   EXPECT_EQ(PlaceInGguf("model.layers.12.mlp.down_proj.weight", config).name,
             "blk.12.ffn_down.weight");
   EXPECT_EQ(PlaceInGguf("model.norm.weight", config).name, "output_norm.weight");
-  EXPECT_EQ(PlaceInGguf("model.layers.0.mlp.router.weight", config).name, "");
+  EXPECT_EQ(PlaceInGguf("model.layers.0.mlp.other.weight", config).name, "");
   EXPECT_EQ(PlaceInGguf("weight", config).name, "");
   config.family = "qwen2";
   EXPECT_EQ(heads("model.layers.1.self_attn.q_proj.weight"), 0);
@@ -97,7 +97,8 @@ TEST_F(GgufModelTest, GgufMetadataThatChangesTheMathsIsAnError) {
       {[](GgufMetadata& m) { m.SetF32("llama.rope.scaling.attn_factor", 2); }, "attn_factor: 2"},
       {[](GgufMetadata& m) { m.SetF32("llama.rope.scaling.yarn_log_multiplier", 2); },
        "yarn_log_multiplier"},
-      {[](GgufMetadata& m) { m.SetU32("llama.expert_count", 8); }, "expert_count: u32 8"},
+      {[](GgufMetadata& m) { m.SetU32("llama.expert_count", 8); },
+       "llama.expert_used_count\": expected an integer"},
       {[](GgufMetadata& m) { m.SetI32("llama.attention.sliding_window", -8); }, "sliding_window"},
       {[](GgufMetadata& m) { m.SetF32("llama.embedding_scale", 12); }, "embedding_scale"},
       {[](GgufMetadata& m) { m.SetF32("llama.logit_scale", 2); }, "logit_scale"},

@@ -64,6 +64,24 @@ TEST_F(ModelLoaderTest, SavedModelLoadsBitForBit) {
   }
 }
 
+// Its files have rows and columns of experts swapped.
+TEST_F(ModelLoaderTest, SavedGptOssLoadsBitForBit) {
+  const auto model = LoadModel(GoldenPath("models/gpt_oss/model"), backend_, DType::kF32);
+  ASSERT_OK(model);
+  TempFolder folder;
+  ASSERT_OK(SaveModel(*model->model, folder / "m"));
+  const auto loaded = LoadModel(folder / "m", backend_, DType::kF32);
+  ASSERT_OK(loaded);
+  const auto values = [](CausalLm& of) {
+    std::map<std::string, std::vector<double>> all;
+    ForEachParameter(of, [&](const std::string& path, Parameter& parameter) {
+      all[path] = parameter.value().ToDoubles();
+    });
+    return all;
+  };
+  EXPECT_EQ(values(*loaded->model), values(*model->model));
+}
+
 TEST_F(ModelLoaderTest, BorrowedModelOutlivesEverythingElse) {
   auto model = TinyModel(backend_, DType::kF32);
   TempFolder folder;

@@ -18,6 +18,7 @@
 #include "lorica/peft/peft_files.h"
 #include "lorica/tensor/cpu_backend.h"
 #include "lorica/tensor/random.h"
+#include "support/described_gguf.h"
 #include "train/golden_run.h"
 #include "train/temp_folder.h"
 
@@ -130,6 +131,31 @@ class MergeModelTest : public ::testing::Test {
       EXPECT_TRUE((*file)->Close().ok());
     }
     return first;
+  }
+
+  // The model as the file of that name in gguf_models.json.
+  static void WriteDescribed(const std::string& name, CausalLm& model, const std::string& path) {
+    std::map<std::string, Tensor> values;
+    ForEachParameter(model, [&](const std::string& own, Parameter& parameter) {
+      for (const GgufHalf& half : HalvesInGguf(own, parameter.value(), model.config())) {
+        values[half.name] = raw::Contiguous(half.values);
+      }
+      values[PlaceInGguf(own, model.config()).name] = parameter.value();
+    });
+    std::vector<GgufTensorSpec> specs;
+    for (const Json& row : DescribedGgufs().at(name).at("tensors")) {
+      specs.push_back({row[0], StoredType::kF32, row[1].get<std::vector<int64_t>>()});
+    }
+    auto file = PosixFiles().Open(path, OpenMode::kReplace);
+    ASSERT_TRUE(file.ok()) << file.status();
+    auto writer = GgufWriter::Begin(**file, DescribedMetadata(name), specs);
+    ASSERT_TRUE(writer.ok()) << writer.status();
+    for (const GgufTensorSpec& spec : specs) {
+      const Tensor& one = values.at(spec.name);
+      ASSERT_TRUE(writer->AppendTensor({one.data<uint8_t>(), one.bytes()}).ok()) << spec.name;
+    }
+    ASSERT_TRUE(writer->Finish().ok());
+    ASSERT_TRUE((*file)->Close().ok());
   }
 
   // An adapter for q_proj and down_proj of the second layer, and for what `more` names.
@@ -304,6 +330,33 @@ TEST_F(MergeModelTest, ExpertsAreWrittenWhereTheFilesHaveThem) {
       }
     }
     EXPECT_GT(changed, 3);
+  }
+}
+
+// Gate and up apart, kv_b in two, rows in turn: each as in the model's file.
+TEST_F(MergeModelTest, ExpertsAreWrittenWhereTheGgufFileHasThem) {
+  for (const std::string name : {"deepseek_v3", "mixtral", "qwen2_moe", "gpt_oss"}) {
+    SCOPED_TRACE(name);
+    auto model = LoadModel(GoldenPath(name + "/model"), *backend_, DType::kF32);
+    ASSERT_TRUE(model.ok()) << model.status();
+    const std::string base = folder_ / (name + ".gguf"), output = folder_ / (name + "_m.gguf");
+    WriteDescribed(name, *model->model, base);
+    const auto summary = Merge(base, GoldenPath(name + "/adapter"), output, "stored");
+    ASSERT_TRUE(summary.ok()) << summary.status();
+    EXPECT_EQ(Load(output), Load(base, GoldenPath(name + "/adapter")));
+    const auto before = GgufFile::Open(base), after = GgufFile::Open(output);
+    ASSERT_TRUE(before.ok() && after.ok());
+    ASSERT_EQ(after->tensors().size(), before->tensors().size());
+    int changed = 0;
+    for (const GgufTensor& tensor : before->tensors()) {
+      const GgufTensor* written = after->Find(tensor.name);
+      ASSERT_NE(written, nullptr) << tensor.name;
+      EXPECT_EQ(written->shape, tensor.shape) << tensor.name;
+      if (!absl::StrContains(tensor.name, "_exps.weight")) continue;
+      EXPECT_NE(after->Bytes(*written), before->Bytes(tensor)) << tensor.name;
+      ++changed;
+    }
+    EXPECT_GE(changed, 6);
   }
 }
 

@@ -5,6 +5,7 @@
 #include "absl/strings/str_cat.h"
 #include "lorica/io/quoted.h"
 #include "lorica/nn/families/expert_fields.h"
+#include "lorica/nn/families/expert_gguf.h"
 #include "lorica/nn/families/family.h"
 #include "lorica/tensor/status.h"
 
@@ -44,6 +45,11 @@ constexpr absl::string_view kKeys[] = {
     "topk_method",
     "v_head_dim",
 };
+
+constexpr absl::string_view kGgufKeys[] = {"nextn_predict_layers",
+                                           "rope.scaling.yarn_log_multiplier"};
+// GLM-4.7-Flash.
+constexpr int64_t kLiteLayers = 47, kLiteVocabulary = 154880;
 
 // A word that must be the one with which transformers computes, where it is there.
 absl::Status Expect(const JsonObject& json, absl::string_view key, absl::string_view value) {
@@ -94,6 +100,67 @@ absl::Status ReadV3(const JsonObject& json, ModelConfig& config) {
   return ReadCorrectedRouter(json, config);
 }
 
+// The file has a tenth of mscale_all_dim, and takes mscale for the same number.
+absl::Status ReadGgufYarn(const GgufFile& file, const std::string& prefix, RopeConfig& rope) {
+  const std::string key = prefix + "rope.scaling.yarn_log_multiplier";
+  LORICA_ASSIGN_OR_RETURN(const double tenth, file.GetF64Or(key, 0));
+  if (!(tenth >= 0 && tenth <= 1e3)) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(file.where(), ": ", key, ": expected a number from 0 to 1000, found ", tenth));
+  }
+  if (rope.kind != RopeConfig::Kind::kYarn || tenth == 0) return absl::OkStatus();
+  LORICA_ASSIGN_OR_RETURN(const double factor,
+                          file.GetF64Or(prefix + "rope.scaling.attn_factor", 1));
+  if (factor != 1) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(file.where(), ": ", prefix, "rope.scaling.attn_factor: ", factor,
+                     " changes the maths and isn't supported beside ", key, " (expected 1)"));
+  }
+  rope.mscale_all_dim = tenth / 0.1;
+  rope.attention_factor = 1;
+  return absl::OkStatus();
+}
+
+// The three families have one architecture.
+absl::Status ReadGguf(const GgufFile& file, const std::string& prefix, ModelConfig& config) {
+  config.rope.interleaved = true;
+  LORICA_RETURN_IF_ERROR(ReadGgufYarn(file, prefix, config.rope));
+  const bool corrected = HasBlockTensor(file, "exp_probs_b.bias");
+  const bool lite = config.layers == kLiteLayers && config.vocab_size == kLiteVocabulary;
+  GgufExpertRules rules = {.groups = true, .shared = GgufExpertRules::Shared::kCount};
+  LORICA_ASSIGN_OR_RETURN(rules.gating, ReadGgufGating(file, prefix,
+                                                       corrected || lite ? GgufGating::kSigmoid
+                                                                         : GgufGating::kSoftmax));
+  const bool sigmoid = rules.gating == GgufGating::kSigmoid;
+  if (!sigmoid && (corrected || rules.gating != GgufGating::kSoftmax)) {
+    return absl::InvalidArgumentError(absl::StrCat(file.where(), ": ", prefix,
+                                                   "expert_gating_func: expected 2",
+                                                   corrected ? " beside exp_probs_b.bias" : " or 1",
+                                                   ", found ", static_cast<int64_t>(rules.gating)));
+  }
+  const auto note = [&](const auto&... parts) {
+    config.notes.push_back(absl::StrCat(file.where(), ": ", prefix, parts...));
+  };
+  LORICA_RETURN_IF_ERROR(ReadGgufExperts(file, prefix, rules, config));
+  RouterOptions& router = config.moe.router;
+  if (sigmoid) {
+    config.family = std::string(lite ? Glm4MoeLiteFamily().name : DeepseekV3Family().name);
+    SetCorrectedRouter(config);
+    config.moe.correction_bias = corrected;
+    if (!file.Has(prefix + "expert_group_count")) {
+      note("expert_group_count is absent; experts are chosen among all, not by groups");
+    }
+    return absl::OkStatus();
+  }
+  if (router.groups > 1) {
+    router.group_score = RouterOptions::GroupScore::kMax;
+    router.closed_group = RouterOptions::ClosedGroup::kZero;
+  }
+  if (router.normalize) note("expert_weights_norm has no effect in deepseek_v2 models");
+  router.normalize = false;
+  return absl::OkStatus();
+}
+
 void WriteCommon(const ModelConfig& config, OrderedJson& json) {
   const LatentSizes& latent = config.latent;
   json["attention_bias"] = config.o_bias;
@@ -132,10 +199,14 @@ void WriteLite(const ModelConfig& config, OrderedJson& json) {
 const Family& DeepseekV2Family() {
   static constexpr Family kFamily = {.name = "deepseek_v2",
                                      .architecture = "DeepseekV2ForCausalLM",
+                                     .gguf = "deepseek2",
                                      .latent = true,
                                      .keys = kKeys,
                                      .read_json = ReadV2,
-                                     .write_json = WriteV2};
+                                     .write_json = WriteV2,
+                                     .gguf_keys = kGgufKeys,
+                                     .read_gguf = ReadGguf,
+                                     .gguf_experts = true};
   return kFamily;
 }
 
@@ -143,6 +214,7 @@ const Family& DeepseekV3Family() {
   static constexpr Family kFamily = {
       .name = "deepseek_v3",
       .architecture = "DeepseekV3ForCausalLM",
+      .gguf = "deepseek2",
       .defaults = R"({"n_group": 8, "topk_group": 4, "first_k_dense_replace": 3,
                       "routed_scaling_factor": 2.5, "n_shared_experts": 1})",
       .latent = true,
@@ -156,6 +228,7 @@ const Family& Glm4MoeLiteFamily() {
   static constexpr Family kFamily = {
       .name = "glm4_moe_lite",
       .architecture = "Glm4MoeLiteForCausalLM",
+      .gguf = "deepseek2",
       .defaults = R"({"first_k_dense_replace": 1, "routed_scaling_factor": 1.8,
                       "n_shared_experts": 1})",
       .latent = true,

@@ -13,12 +13,6 @@
 namespace lorica::internal {
 namespace {
 
-// Several times the largest mixture of today.
-constexpr int64_t kMostExperts = 1 << 16;
-constexpr int64_t kMostWidth = int64_t{1} << 20;
-// Of all experts together; counts of parameters stay far from overflowing.
-constexpr int64_t kMostWidthOfAll = int64_t{1} << 26;
-
 constexpr absl::string_view kDense = "dense", kSparse = "sparse";
 
 absl::StatusOr<int64_t> Bounded(const JsonObject& json, absl::string_view key, int64_t most) {
@@ -45,7 +39,8 @@ absl::Status ReadExperts(const JsonObject& json, absl::string_view width, ModelC
   }
   if (moe.experts == 0) return json.WrongType("num_experts", "an integer");
   LORICA_ASSIGN_OR_RETURN(
-      moe.expert_width, Bounded(json, width, std::min(kMostWidth, kMostWidthOfAll / moe.experts)));
+      moe.expert_width,
+      Bounded(json, width, std::min(kMostExpertWidth, kMostWidthOfAllExperts / moe.experts)));
   LORICA_ASSIGN_OR_RETURN(moe.router.top_k, Bounded(json, "num_experts_per_tok", moe.experts));
   return absl::OkStatus();
 }
@@ -76,23 +71,28 @@ absl::Status ReadDeepseekRouter(const JsonObject& json, ModelConfig& config) {
   }
   LORICA_ASSIGN_OR_RETURN(moe.router.scale, json.DoubleOr("routed_scaling_factor", 1));
   LORICA_ASSIGN_OR_RETURN(const int64_t shared, json.IntOr("n_shared_experts", 0));
-  if (shared < 0 || shared > kMostWidth / moe.expert_width) {
+  if (shared < 0 || shared > kMostExpertWidth / moe.expert_width) {
     return json.Wrong("n_shared_experts",
-                      absl::StrCat("expected a number from 0 to ", kMostWidth / moe.expert_width,
-                                   ", found ", shared));
+                      absl::StrCat("expected a number from 0 to ",
+                                   kMostExpertWidth / moe.expert_width, ", found ", shared));
   }
   moe.shared_width = shared * moe.expert_width;
   return absl::OkStatus();
 }
 
-absl::Status ReadCorrectedRouter(const JsonObject& json, ModelConfig& config) {
-  LORICA_RETURN_IF_ERROR(ReadDeepseekRouter(json, config));
+void SetCorrectedRouter(ModelConfig& config) {
   RouterOptions& router = config.moe.router;
   router.score = ScoreFunction::kSigmoid;
   router.group_score = RouterOptions::GroupScore::kTopTwoSum;
   router.closed_group = RouterOptions::ClosedGroup::kMinusInfinity;
-  LORICA_ASSIGN_OR_RETURN(router.normalize, json.BoolOr("norm_topk_prob", true));
   config.moe.correction_bias = true;
+}
+
+absl::Status ReadCorrectedRouter(const JsonObject& json, ModelConfig& config) {
+  LORICA_RETURN_IF_ERROR(ReadDeepseekRouter(json, config));
+  SetCorrectedRouter(config);
+  RouterOptions& router = config.moe.router;
+  LORICA_ASSIGN_OR_RETURN(router.normalize, json.BoolOr("norm_topk_prob", true));
   if (router.groups > 1 && config.moe.experts / router.groups < 2) {
     return json.Wrong("n_group", absl::StrCat("expected two experts or more in each of ",
                                               router.groups, " groups"));
@@ -102,7 +102,7 @@ absl::Status ReadCorrectedRouter(const JsonObject& json, ModelConfig& config) {
 
 absl::Status ReadGatedSharedExpert(const JsonObject& json, ModelConfig& config) {
   LORICA_ASSIGN_OR_RETURN(config.moe.shared_width,
-                          Bounded(json, "shared_expert_intermediate_size", kMostWidth));
+                          Bounded(json, "shared_expert_intermediate_size", kMostExpertWidth));
   config.moe.shared_gate = true;
   config.moe.shared_name = "shared_expert";
   return absl::OkStatus();

@@ -2,6 +2,7 @@
 #ifndef LORICA_NN_FAMILIES_EXPERT_FIELDS_H_
 #define LORICA_NN_FAMILIES_EXPERT_FIELDS_H_
 
+#include <cstdint>
 #include <nlohmann/json_fwd.hpp>
 #include <vector>
 
@@ -12,6 +13,12 @@
 #include "lorica/nn/model_config.h"
 
 namespace lorica::internal {
+
+// Several times the largest mixture of today.
+constexpr int64_t kMostExperts = 1 << 16;
+constexpr int64_t kMostExpertWidth = int64_t{1} << 20;
+// Of all experts together; counts of parameters stay far from overflowing.
+constexpr int64_t kMostWidthOfAllExperts = int64_t{1} << 26;
 
 // Number of experts (num_experts, num_local_experts or n_routed_experts: one of them, or several
 // that agree), their width from the field `width`, experts a token. Values are bounded.
@@ -25,6 +32,8 @@ absl::Status ReadDeepseekRouter(const JsonObject& json, ModelConfig& config);
 // The same for the router of DeepSeek-V3: sigmoid scores, groups by their best two, a correction
 // bias.
 absl::Status ReadCorrectedRouter(const JsonObject& json, ModelConfig& config);
+// What of it no field says.
+void SetCorrectedRouter(ModelConfig& config);
 void WriteDeepseekRouter(const ModelConfig& config, OrderedJson& json);
 
 // shared_expert_intermediate_size: a shared expert behind a sigmoid gate, as Qwen has it.

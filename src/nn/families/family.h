@@ -43,8 +43,12 @@ struct Family {
   // The shared keys are in `config` already; `prefix` is "<gguf>.". Null: nothing to read.
   absl::Status (*read_gguf)(const GgufFile& file, const std::string& prefix,
                             ModelConfig& config) = nullptr;
+  // The keys about experts (expert_gguf.h) are read besides.
+  bool gguf_experts = false;
   // Rows of q and k are stored with the rotation halves of a head interleaved in GGUF files.
   bool gguf_interleaves_rotation = false;
+  // The norm between attention and feed-forward is called post_attention_norm there.
+  bool gguf_post_attention_norm = false;
 };
 
 const Family& DeepseekV2Family();

@@ -3,6 +3,7 @@
 #include <nlohmann/json.hpp>
 
 #include "lorica/nn/families/expert_fields.h"
+#include "lorica/nn/families/expert_gguf.h"
 #include "lorica/nn/families/family.h"
 #include "lorica/tensor/status.h"
 
@@ -26,6 +27,8 @@ constexpr absl::string_view kKeys[] = {"attention_bias",
                                        "topk_group",
                                        "use_qk_norm"};
 
+constexpr absl::string_view kGgufKeys[] = {"nextn_predict_layers"};
+
 absl::Status ReadJson(const JsonObject& json, ModelConfig& config) {
   LORICA_ASSIGN_OR_RETURN(config.qkv_bias, json.BoolOr("attention_bias", false));
   LORICA_ASSIGN_OR_RETURN(const bool norms, json.BoolOr("use_qk_norm", false));
@@ -35,6 +38,15 @@ absl::Status ReadJson(const JsonObject& json, ModelConfig& config) {
   LORICA_ASSIGN_OR_RETURN(const std::vector<bool> sparse, ReadSparseBehindDense(json, config));
   SetSparse(sparse, config);
   return ReadSkippedLayers(json, config);
+}
+
+absl::Status ReadGguf(const GgufFile& file, const std::string& prefix, ModelConfig& config) {
+  if (HasBlockTensor(file, "attn_q_norm.weight")) config.qk_norm = QkNorm::kHead;
+  SetCorrectedRouter(config);
+  return ReadGgufExperts(
+      file, prefix,
+      {.gating = GgufGating::kSigmoid, .groups = true, .shared = GgufExpertRules::Shared::kCount},
+      config);
 }
 
 void WriteJson(const ModelConfig& config, OrderedJson& json) {
@@ -52,11 +64,16 @@ const Family& Glm4MoeFamily() {
   static constexpr Family kFamily = {
       .name = "glm4_moe",
       .architecture = "Glm4MoeForCausalLM",
+      .gguf = "glm4moe",
       .defaults = R"({"first_k_dense_replace": 1, "n_shared_experts": 1})",
       .partial_rotary = 0.5,
       .keys = kKeys,
       .read_json = ReadJson,
-      .write_json = WriteJson};
+      .write_json = WriteJson,
+      .gguf_keys = kGgufKeys,
+      .read_gguf = ReadGguf,
+      .gguf_experts = true,
+      .gguf_post_attention_norm = true};
   return kFamily;
 }
 

@@ -4,6 +4,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "lorica/nn/families/expert_fields.h"
+#include "lorica/nn/families/expert_gguf.h"
 #include "lorica/nn/families/family.h"
 #include "lorica/nn/families/layer_pattern.h"
 #include "lorica/tensor/status.h"
@@ -16,15 +17,12 @@ constexpr absl::string_view kKeys[] = {
     "num_experts",          "num_experts_per_tok", "num_local_experts",      "output_router_logits",
     "router_aux_loss_coef", "sliding_window",      "swiglu_alpha",           "swiglu_limit"};
 
+constexpr absl::string_view kGgufKeys[] = {"attention.sliding_window",
+                                           "attention.sliding_window_pattern"};
+
 void Shape(ModelConfig& config) {
   config.qkv_bias = config.o_bias = true;
   config.attention_sinks = true;
-}
-
-absl::Status ReadJson(const JsonObject& json, ModelConfig& config) {
-  LORICA_ASSIGN_OR_RETURN(const bool bias, json.BoolOr("attention_bias", true));
-  if (!bias) return json.Wrong("attention_bias", "expected true");
-  LORICA_RETURN_IF_ERROR(ReadExperts(json, "intermediate_size", config));
   nn::MoeConfig& moe = config.moe;
   moe.router.softmax_after_topk = true;
   moe.router_bias = moe.expert_bias = true;
@@ -32,8 +30,19 @@ absl::Status ReadJson(const JsonObject& json, ModelConfig& config) {
   moe.router_name = "router";
   moe.activation.interleaved = true;
   moe.activation.offset = 1;
-  LORICA_ASSIGN_OR_RETURN(moe.activation.slope, json.DoubleOr("swiglu_alpha", 1.702));
-  LORICA_ASSIGN_OR_RETURN(moe.activation.limit, json.DoubleOr("swiglu_limit", 7));
+  moe.activation.slope = 1.702;
+  moe.activation.limit = 7;
+}
+
+absl::Status ReadJson(const JsonObject& json, ModelConfig& config) {
+  LORICA_ASSIGN_OR_RETURN(const bool bias, json.BoolOr("attention_bias", true));
+  if (!bias) return json.Wrong("attention_bias", "expected true");
+  LORICA_RETURN_IF_ERROR(ReadExperts(json, "intermediate_size", config));
+  nn::MoeConfig& moe = config.moe;
+  LORICA_ASSIGN_OR_RETURN(moe.activation.slope,
+                          json.DoubleOr("swiglu_alpha", moe.activation.slope));
+  LORICA_ASSIGN_OR_RETURN(moe.activation.limit,
+                          json.DoubleOr("swiglu_limit", moe.activation.limit));
   if (!(moe.activation.limit > 0)) {
     return json.Wrong("swiglu_limit",
                       absl::StrCat("expected a positive number, found ", moe.activation.limit));
@@ -44,6 +53,15 @@ absl::Status ReadJson(const JsonObject& json, ModelConfig& config) {
   LORICA_RETURN_IF_ERROR(SetWindows(json, sliding, window, config));
   SetSparse(std::vector<bool>(static_cast<size_t>(config.layers), true), config);
   return absl::OkStatus();
+}
+
+absl::Status ReadGguf(const GgufFile& file, const std::string& prefix, ModelConfig& config) {
+  LORICA_RETURN_IF_ERROR(
+      ReadGgufExperts(file, prefix, {.gating = GgufGating::kSoftmaxOfChosen}, config));
+  config.intermediate_size = config.moe.expert_width;
+  // No key says so; every released configuration does.
+  config.rope.truncate = false;
+  return ReadGgufWindows(file, prefix, 2, config);
 }
 
 void WriteJson(const ModelConfig& config, OrderedJson& json) {
@@ -60,12 +78,17 @@ void WriteJson(const ModelConfig& config, OrderedJson& json) {
 const Family& GptOssFamily() {
   static constexpr Family kFamily = {.name = "gpt_oss",
                                      .architecture = "GptOssForCausalLM",
+                                     .gguf = "gpt-oss",
                                      .shape = Shape,
                                      .defaults = R"({"sliding_window": 128})",
                                      .rope_theta = 150000,
                                      .keys = kKeys,
                                      .read_json = ReadJson,
-                                     .write_json = WriteJson};
+                                     .write_json = WriteJson,
+                                     .gguf_keys = kGgufKeys,
+                                     .read_gguf = ReadGguf,
+                                     .gguf_experts = true,
+                                     .gguf_post_attention_norm = true};
   return kFamily;
 }
 

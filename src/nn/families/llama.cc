@@ -2,6 +2,7 @@
 // "LLaMA: open and efficient foundation language models", 2023.
 #include <nlohmann/json.hpp>
 
+#include "lorica/nn/families/expert_gguf.h"
 #include "lorica/nn/families/family.h"
 #include "lorica/nn/families/layer_pattern.h"
 #include "lorica/tensor/status.h"
@@ -10,7 +11,9 @@ namespace lorica::internal {
 namespace {
 
 constexpr absl::string_view kKeys[] = {"attention_bias", "mlp_bias"};
-constexpr absl::string_view kGgufKeys[] = {"attention.sliding_window"};
+
+constexpr absl::string_view kGgufKeys[] = {"attention.sliding_window",
+                                           "attention.sliding_window_pattern"};
 
 absl::Status ReadJson(const JsonObject& json, ModelConfig& config) {
   LORICA_ASSIGN_OR_RETURN(config.qkv_bias, json.BoolOr("attention_bias", false));
@@ -25,15 +28,18 @@ void WriteJson(const ModelConfig& config, OrderedJson& json) {
 }
 
 // Mistral has no architecture of its own in GGUF files.
+// Mistral and Mixtral go by this name too.
 absl::Status ReadGguf(const GgufFile& file, const std::string& prefix, ModelConfig& config) {
-  const std::string key = prefix + "attention.sliding_window";
-  if (!file.Has(key)) return absl::OkStatus();
-  LORICA_ASSIGN_OR_RETURN(const int64_t window, file.GetI64(key));
-  if (window == 0) return absl::OkStatus();
-  config.family = std::string(MistralFamily().name);
-  std::vector<LayerConfig> layers = LayersOf(config);
-  for (LayerConfig& layer : layers) layer.window = window;
-  SetLayers(std::move(layers), config);
+  LORICA_ASSIGN_OR_RETURN(const uint64_t experts, file.GetU64Or(prefix + "expert_count", 0));
+  if (experts > 0) {
+    config.family = std::string(MixtralFamily().name);
+    LORICA_RETURN_IF_ERROR(ReadGgufExperts(file, prefix, {.normalize = true}, config));
+    config.intermediate_size = config.moe.expert_width;
+  }
+  LORICA_RETURN_IF_ERROR(ReadGgufWindows(file, prefix, 0, config));
+  if (experts == 0 && !config.layer_configs.empty()) {
+    config.family = std::string(MistralFamily().name);
+  }
   return absl::OkStatus();
 }
 
@@ -48,6 +54,7 @@ const Family& LlamaFamily() {
                                      .write_json = WriteJson,
                                      .gguf_keys = kGgufKeys,
                                      .read_gguf = ReadGguf,
+                                     .gguf_experts = true,
                                      .gguf_interleaves_rotation = true};
   return kFamily;
 }

@@ -4,6 +4,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "lorica/nn/families/expert_fields.h"
+#include "lorica/nn/families/expert_gguf.h"
 #include "lorica/nn/families/family.h"
 #include "lorica/nn/families/layer_pattern.h"
 #include "lorica/tensor/status.h"
@@ -17,6 +18,7 @@ constexpr absl::string_view kMixtralKeys[] = {
 constexpr absl::string_view kOlmoeKeys[] = {
     "attention_bias",      "clip_qkv",       "num_local_experts",    "num_experts",
     "num_experts_per_tok", "norm_topk_prob", "output_router_logits", "router_aux_loss_coef"};
+constexpr absl::string_view kOlmoeGgufKeys[] = {"attention.clamp_kqv"};
 constexpr absl::string_view kMiniMaxKeys[] = {
     "num_local_experts",    "num_experts",         "num_experts_per_tok", "output_router_logits",
     "router_aux_loss_coef", "router_jitter_noise", "use_qk_norm",         "qk_norm_type",
@@ -54,6 +56,13 @@ absl::Status ReadOlmoe(const JsonObject& json, ModelConfig& config) {
   return absl::OkStatus();
 }
 
+absl::Status ReadOlmoeGguf(const GgufFile& file, const std::string& prefix, ModelConfig& config) {
+  LORICA_RETURN_IF_ERROR(ReadGgufExperts(file, prefix, {}, config));
+  config.intermediate_size = config.moe.expert_width;
+  LORICA_ASSIGN_OR_RETURN(config.qkv_clip, file.GetF64Or(prefix + "attention.clamp_kqv", 0));
+  return absl::OkStatus();
+}
+
 void WriteOlmoe(const ModelConfig& config, OrderedJson& json) {
   WriteExperts(config, "num_experts", "intermediate_size", json);
   json["attention_bias"] = config.qkv_bias;
@@ -81,6 +90,14 @@ absl::Status ReadMiniMax(const JsonObject& json, ModelConfig& config) {
   return absl::OkStatus();
 }
 
+absl::Status ReadMiniMaxGguf(const GgufFile& file, const std::string& prefix, ModelConfig& config) {
+  LORICA_RETURN_IF_ERROR(
+      ReadGgufExperts(file, prefix, {.gating = GgufGating::kSigmoid, .normalize = true}, config));
+  config.intermediate_size = config.moe.expert_width;
+  config.moe.correction_bias = true;
+  return absl::OkStatus();
+}
+
 void WriteMiniMax(const ModelConfig& config, OrderedJson& json) {
   WriteExperts(config, "num_local_experts", "intermediate_size", json);
 }
@@ -90,31 +107,40 @@ void WriteMiniMax(const ModelConfig& config, OrderedJson& json) {
 const Family& MixtralFamily() {
   static constexpr Family kFamily = {.name = "mixtral",
                                      .architecture = "MixtralForCausalLM",
+                                     .gguf = "llama",
                                      .rope_theta = 1000000,
                                      .keys = kMixtralKeys,
                                      .read_json = ReadMixtral,
-                                     .write_json = WriteMixtral};
+                                     .write_json = WriteMixtral,
+                                     .gguf_interleaves_rotation = true};
   return kFamily;
 }
 
 const Family& OlmoeFamily() {
   static constexpr Family kFamily = {.name = "olmoe",
                                      .architecture = "OlmoeForCausalLM",
+                                     .gguf = "olmoe",
                                      .shape = ShapeWholeNorms,
                                      .keys = kOlmoeKeys,
                                      .read_json = ReadOlmoe,
-                                     .write_json = WriteOlmoe};
+                                     .write_json = WriteOlmoe,
+                                     .gguf_keys = kOlmoeGgufKeys,
+                                     .read_gguf = ReadOlmoeGguf,
+                                     .gguf_experts = true};
   return kFamily;
 }
 
 const Family& MiniMaxM2Family() {
   static constexpr Family kFamily = {.name = "minimax_m2",
                                      .architecture = "MiniMaxM2ForCausalLM",
+                                     .gguf = "minimax-m2",
                                      .shape = ShapeWholeNorms,
                                      .rope_theta = 5000000,
                                      .keys = kMiniMaxKeys,
                                      .read_json = ReadMiniMax,
-                                     .write_json = WriteMiniMax};
+                                     .write_json = WriteMiniMax,
+                                     .read_gguf = ReadMiniMaxGguf,
+                                     .gguf_experts = true};
   return kFamily;
 }
 

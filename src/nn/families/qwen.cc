@@ -3,6 +3,7 @@
 // 2024; "Qwen3 technical report", 2025.
 #include <nlohmann/json.hpp>
 
+#include "lorica/nn/families/expert_gguf.h"
 #include "lorica/nn/families/family.h"
 #include "lorica/nn/families/layer_pattern.h"
 #include "lorica/tensor/status.h"
@@ -12,6 +13,8 @@ namespace {
 
 constexpr absl::string_view kQwen2Keys[] = {"layer_types", "max_window_layers", "sliding_window",
                                             "use_sliding_window"};
+constexpr absl::string_view kGgufKeys[] = {"attention.sliding_window",
+                                           "attention.sliding_window_pattern"};
 constexpr absl::string_view kQwen3Keys[] = {"attention_bias", "layer_types", "max_window_layers",
                                             "sliding_window", "use_sliding_window"};
 
@@ -49,6 +52,11 @@ absl::Status ReadQwen2(const JsonObject& json, ModelConfig& config) {
   return ReadWindows(json, config);
 }
 
+// No released file has windows, so which layers a window is meant for must be said.
+absl::Status ReadGguf(const GgufFile& file, const std::string& prefix, ModelConfig& config) {
+  return ReadGgufWindows(file, prefix, -1, config);
+}
+
 void ShapeQwen3(ModelConfig& config) { config.qk_norm = QkNorm::kHead; }
 
 absl::Status ReadQwen3(const JsonObject& json, ModelConfig& config) {
@@ -71,7 +79,9 @@ const Family& Qwen2Family() {
                                      .defaults = R"({"sliding_window": 4096})",
                                      .keys = kQwen2Keys,
                                      .read_json = ReadQwen2,
-                                     .write_json = WriteWindows};
+                                     .write_json = WriteWindows,
+                                     .gguf_keys = kGgufKeys,
+                                     .read_gguf = ReadGguf};
   return kFamily;
 }
 
@@ -83,7 +93,9 @@ const Family& Qwen3Family() {
                                      .defaults = R"({"head_dim": 128, "sliding_window": 4096})",
                                      .keys = kQwen3Keys,
                                      .read_json = ReadQwen3,
-                                     .write_json = WriteQwen3};
+                                     .write_json = WriteQwen3,
+                                     .gguf_keys = kGgufKeys,
+                                     .read_gguf = ReadGguf};
   return kFamily;
 }
 

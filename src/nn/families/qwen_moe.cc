@@ -4,6 +4,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "lorica/nn/families/expert_fields.h"
+#include "lorica/nn/families/expert_gguf.h"
 #include "lorica/nn/families/family.h"
 #include "lorica/nn/families/layer_pattern.h"
 #include "lorica/tensor/status.h"
@@ -63,6 +64,15 @@ absl::Status ReadQwen2(const JsonObject& json, ModelConfig& config) {
   return ReadGatedSharedExpert(json, config);
 }
 
+// Whether weights are divided by their sum no key says: llama.cpp goes by the architecture.
+absl::Status ReadQwen2Gguf(const GgufFile& file, const std::string& prefix, ModelConfig& config) {
+  return ReadGgufExperts(file, prefix, {.shared = GgufExpertRules::Shared::kGated}, config);
+}
+
+absl::Status ReadQwen3Gguf(const GgufFile& file, const std::string& prefix, ModelConfig& config) {
+  return ReadGgufExperts(file, prefix, {.normalize = true}, config);
+}
+
 void WriteMixture(const ModelConfig& config, OrderedJson& json) {
   WriteExperts(config, "num_experts", "moe_intermediate_size", json);
   json["norm_topk_prob"] = config.moe.router.normalize;
@@ -95,19 +105,25 @@ void WriteQwen3(const ModelConfig& config, OrderedJson& json) {
 const Family& Qwen2MoeFamily() {
   static constexpr Family kFamily = {.name = "qwen2_moe",
                                      .architecture = "Qwen2MoeForCausalLM",
+                                     .gguf = "qwen2moe",
                                      .keys = kQwen2Keys,
                                      .read_json = ReadQwen2,
-                                     .write_json = WriteQwen2};
+                                     .write_json = WriteQwen2,
+                                     .read_gguf = ReadQwen2Gguf,
+                                     .gguf_experts = true};
   return kFamily;
 }
 
 const Family& Qwen3MoeFamily() {
   static constexpr Family kFamily = {.name = "qwen3_moe",
                                      .architecture = "Qwen3MoeForCausalLM",
+                                     .gguf = "qwen3moe",
                                      .shape = ShapeQwen3,
                                      .keys = kQwen3Keys,
                                      .read_json = ReadQwen3,
-                                     .write_json = WriteQwen3};
+                                     .write_json = WriteQwen3,
+                                     .read_gguf = ReadQwen3Gguf,
+                                     .gguf_experts = true};
   return kFamily;
 }
 

@@ -94,17 +94,16 @@ absl::StatusOr<BaseFacts> FromConfig(const std::string& path, FileSystem& files)
   return facts;
 }
 
-absl::StatusOr<BaseFacts> FromGguf(const std::string& path, FileSystem& files) {
-  LORICA_ASSIGN_OR_RETURN(const GgufFile file, GgufFile::Open(path, files));
+// A model that can't be run here, by its architecture and what most have under the same keys.
+absl::StatusOr<BaseFacts> FromKeys(const GgufFile& file) {
   BaseFacts facts;
   LORICA_ASSIGN_OR_RETURN(facts.architecture, file.GetString("general.architecture"));
-  facts.model_type = facts.architecture;
   const auto count = [&](absl::string_view name, int64_t& out) -> absl::Status {
     const std::string key = absl::StrCat(facts.architecture, ".", name);
     LORICA_ASSIGN_OR_RETURN(const uint64_t value, file.GetU64Or(key, 0));
     if (value > static_cast<uint64_t>(kMaxCount)) {
       return absl::InvalidArgumentError(
-          absl::StrCat(path, ": ", key, ": expected a count, found ", value));
+          absl::StrCat(file.where(), ": ", key, ": expected a count, found ", value));
     }
     out = static_cast<int64_t>(value);
     return absl::OkStatus();
@@ -115,11 +114,29 @@ absl::StatusOr<BaseFacts> FromGguf(const std::string& path, FileSystem& files) {
   LORICA_RETURN_IF_ERROR(count("attention.head_count", facts.heads));
   LORICA_RETURN_IF_ERROR(count("attention.head_count_kv", facts.kv_heads));
   if (facts.kv_heads == 0) facts.kv_heads = facts.heads;
-  facts.form.interleaved = facts.architecture == "gpt-oss";
-  facts.form.transposed = facts.form.interleaved || facts.architecture == "llama4";
-  facts.form.numbered_names =
-      facts.architecture == "minimax-m2" || (facts.architecture == "llama" && facts.experts > 0);
-  for (const GgufTensor& tensor : file.tensors()) facts.gguf_tensors[tensor.name] = tensor.shape;
+  const std::string architecture = facts.architecture;
+  facts.model_type = architecture;
+  if (architecture == "llama" && facts.experts > 0) {
+    facts.model_type = "mixtral";
+  } else {
+    // The first of several types with that architecture.
+    for (const TypeRow& row : kTypes) {
+      if (row.architecture != architecture) continue;
+      facts.model_type = std::string(row.model_type);
+      break;
+    }
+  }
+  SetByType(facts);
+  facts.architecture = architecture;
+  return facts;
+}
+
+absl::StatusOr<BaseFacts> FromGguf(const std::string& path, FileSystem& files) {
+  LORICA_ASSIGN_OR_RETURN(const GgufFile file, GgufFile::Open(path, files));
+  const absl::StatusOr<ModelConfig> config = ModelConfigFromGguf(file);
+  absl::StatusOr<BaseFacts> facts = config.ok() ? BaseFactsOf(*config) : FromKeys(file);
+  LORICA_RETURN_IF_ERROR(facts.status());
+  for (const GgufTensor& tensor : file.tensors()) facts->gguf_tensors[tensor.name] = tensor.shape;
   return facts;
 }
 

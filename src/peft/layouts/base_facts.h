@@ -16,7 +16,7 @@
 namespace lorica {
 
 struct BaseFacts {
-  std::string model_type;    // of config.json; of a GGUF file its architecture
+  std::string model_type;    // of config.json, or the one that a GGUF file stands for
   std::string architecture;  // as GGUF names it; empty where it is unknown
   int64_t hidden = 0;        // width of the experts' input
   int64_t experts = 0;       // routed experts; 0: none

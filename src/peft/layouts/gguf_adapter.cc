@@ -26,42 +26,7 @@ namespace {
 constexpr absl::string_view kLayers = "model.layers.";
 constexpr absl::string_view kEmbedding = "model.embed_tokens";
 
-struct Rename {
-  absl::string_view module;
-  absl::string_view gguf;
-};
-constexpr Rename kTop[] = {{kEmbedding, "token_embd"}, {"lm_head", "output"}};
-// Behind "model.layers.N." and "blk.N.". Of two modules with one name the model has only one.
-constexpr Rename kInLayer[] = {
-    {"self_attn.q_proj", "attn_q"},
-    {"self_attn.k_proj", "attn_k"},
-    {"self_attn.v_proj", "attn_v"},
-    {"self_attn.o_proj", "attn_output"},
-    {"self_attn.qkv_proj", "attn_qkv"},
-    {"self_attn.q_a_proj", "attn_q_a"},
-    {"self_attn.q_b_proj", "attn_q_b"},
-    {"self_attn.kv_a_proj_with_mqa", "attn_kv_a_mqa"},
-    {"self_attn.kv_b_proj", "attn_kv_b"},
-    {"self_attn.indexer.wq_b", "indexer.attn_q_b"},
-    {"self_attn.indexer.wk", "indexer.attn_k"},
-    {"self_attn.indexer.weights_proj", "indexer.proj"},
-    {"mlp.gate_proj", "ffn_gate"},
-    {"mlp.up_proj", "ffn_up"},
-    {"mlp.gate_up_proj", "ffn_up"},
-    {"mlp.down_proj", "ffn_down"},
-    {"mlp.experts.gate_proj", "ffn_gate_exps"},
-    {"mlp.experts.up_proj", "ffn_up_exps"},
-    {"mlp.experts.down_proj", "ffn_down_exps"},
-    {"mlp.shared_experts.gate_proj", "ffn_gate_shexp"},
-    {"mlp.shared_experts.up_proj", "ffn_up_shexp"},
-    {"mlp.shared_experts.down_proj", "ffn_down_shexp"},
-    {"mlp.shared_expert.gate_proj", "ffn_gate_shexp"},
-    {"mlp.shared_expert.up_proj", "ffn_up_shexp"},
-    {"mlp.shared_expert.down_proj", "ffn_down_shexp"},
-    {"mlp.shared_expert_gate", "ffn_gate_inp_shexp"},
-    {"mlp.gate", "ffn_gate_inp"},
-    {"mlp.router", "ffn_gate_inp"},
-};
+constexpr absl::string_view kHead = "lm_head";
 
 // Qwen says shared_expert and gpt-oss router where others say shared_experts and gate; phi3 joins
 // gate and up.
@@ -79,50 +44,31 @@ bool BelongsTo(absl::string_view module, const BaseFacts& base) {
 
 // The tensor that the weight of the module at `path` is; an empty name where there is none.
 GgufPlace PlaceOf(absl::string_view path, const BaseFacts& base) {
+  absl::string_view module = path;
+  if (absl::ConsumePrefix(&module, kLayers)) {
+    const size_t dot = module.find('.');
+    if (dot == absl::string_view::npos || !BelongsTo(module.substr(dot + 1), base)) return {};
+  }
   ModelConfig config;
   config.family = base.model_type;
   config.heads = base.heads;
   config.kv_heads = base.kv_heads;
-  GgufPlace place = PlaceInGguf(absl::StrCat(path, ".weight"), config);
-  absl::string_view module = path;
-  if (place.name.empty()) {
-    for (const Rename& rename : kTop) {
-      if (module == rename.module) return {absl::StrCat(rename.gguf, ".weight")};
-    }
-  }
-  if (!absl::ConsumePrefix(&module, kLayers)) return place;
-  const size_t dot = module.find('.');
-  if (dot == absl::string_view::npos) return place;
-  const absl::string_view number = module.substr(0, dot);
-  module.remove_prefix(dot + 1);
-  if (place.name.empty()) {
-    for (const Rename& rename : kInLayer) {
-      if (module == rename.module && BelongsTo(module, base)) {
-        place.name = absl::StrCat("blk.", number, ".", rename.gguf, ".weight");
-      }
-    }
-  }
-  // Every model that is converted to this architecture.
-  if (base.architecture == "llama") {
-    if (module == "self_attn.q_proj") place.interleaved_heads = base.heads;
-    if (module == "self_attn.k_proj") place.interleaved_heads = base.kv_heads;
-  }
-  return place;
+  return PlaceInGguf(absl::StrCat(path, ".weight"), config);
 }
 
 // The module whose weight the tensor `name` is; empty where none is known.
 std::string PathOf(const std::string& name, const BaseFacts& base) {
-  for (const Rename& rename : kTop) {
-    if (PlaceOf(rename.module, base).name == name) return std::string(rename.module);
+  for (const absl::string_view top : {kEmbedding, kHead}) {
+    if (PlaceOf(top, base).name == name) return std::string(top);
   }
   absl::string_view rest = name;
   if (!absl::ConsumePrefix(&rest, "blk.")) return "";
   const absl::string_view number = rest.substr(0, rest.find('.'));
   int64_t layer = 0;
   if (!absl::SimpleAtoi(number, &layer) || layer < 0 || absl::StrCat(layer) != number) return "";
-  for (const Rename& rename : kInLayer) {
-    const std::string path = absl::StrCat(kLayers, number, ".", rename.module);
-    if (BelongsTo(rename.module, base) && PlaceOf(path, base).name == name) return path;
+  for (const absl::string_view module : GgufLayerModules()) {
+    const std::string path = absl::StrCat(kLayers, number, ".", module);
+    if (!absl::EndsWith(module, "norm") && PlaceOf(path, base).name == name) return path;
   }
   return "";
 }

@@ -1,6 +1,7 @@
 // Every writer's files read as what was written, and lie as their readers expect.
 #include "lorica/io/gguf.h"
 #include "peft/layouts/layout_fixture.h"
+#include "support/described_gguf.h"
 
 namespace lorica {
 namespace {
@@ -220,6 +221,59 @@ TEST_F(LayoutTest, GgufNamesAxesAndRotation) {
   EXPECT_EQ(values[2], adapter.modules[0].b.data<float>()[2 * 2]);
   EXPECT_TRUE(CompareDeltas(Read(path, {.base = &base_})->adapter, adapter).ok());
   EXPECT_THAT(ReadError(path), ::testing::HasSubstr("--model"));
+}
+
+// A model in a GGUF file counts as what it was converted from.
+TEST_F(LayoutTest, FactsOfGgufModels) {
+  const std::string path = folder_ + "/base.gguf";
+  const auto write = [&](const GgufMetadata& metadata, const std::vector<GgufTensorSpec>& specs) {
+    auto file = PosixFiles().Open(path, OpenMode::kReplace);
+    ASSERT_TRUE(file.ok()) << file.status();
+    auto writer = GgufWriter::Begin(**file, metadata, specs);
+    ASSERT_TRUE(writer.ok()) << writer.status();
+    for (const GgufTensorSpec& spec : specs) {
+      const std::vector<uint8_t> zeros(*StoredBytes(spec.type, spec.shape));
+      ASSERT_TRUE(writer->AppendTensor(zeros).ok());
+    }
+    ASSERT_TRUE(writer->Finish().ok() && (*file)->Close().ok());
+  };
+  for (const auto& [name, file] : DescribedGgufs().items()) {
+    std::vector<GgufTensorSpec> specs;
+    for (const nlohmann::json& row : file.at("tensors")) {
+      specs.push_back({row[0], StoredType::kF32, row[1].get<std::vector<int64_t>>()});
+    }
+    write(DescribedMetadata(name), specs);
+    const auto facts = ReadBaseFacts(path);
+    ASSERT_TRUE(facts.ok()) << facts.status();
+    EXPECT_EQ(facts->model_type, name == "deepseek_v2_lite" ? "deepseek_v2"
+                                 : name == "glm4_moe_lite"  ? "deepseek_v3"
+                                                            : name);
+    EXPECT_EQ(facts->architecture, file.at("metadata")[0][2]) << name;
+    const auto folder =
+        ReadBaseFacts(std::string(LORICA_SOURCE_ROOT "/tests/golden/models/") + name + "/model");
+    ASSERT_TRUE(folder.ok()) << folder.status();
+    EXPECT_EQ(facts->hidden, folder->hidden) << name;
+    EXPECT_EQ(facts->experts, folder->experts) << name;
+    EXPECT_EQ(facts->expert_width, folder->expert_width) << name;
+    EXPECT_EQ(facts->heads, folder->heads) << name;
+    EXPECT_EQ(facts->form.numbered_names, folder->form.numbered_names) << name;
+    EXPECT_EQ(facts->form.interleaved, folder->form.interleaved) << name;
+    EXPECT_EQ(facts->form.transposed, folder->form.transposed) << name;
+    EXPECT_EQ(facts->gguf_tensors.size(), specs.size()) << name;
+  }
+  // Models that can't be run here.
+  for (const auto& [architecture, type] :
+       {std::pair("glm-dsa", "glm_moe_dsa"), std::pair("llama4", "llama4_text")}) {
+    GgufMetadata metadata;
+    metadata.SetString("general.architecture", architecture);
+    metadata.SetU32(std::string(architecture) + ".expert_count", 5);
+    write(metadata, {});
+    const auto facts = ReadBaseFacts(path);
+    ASSERT_TRUE(facts.ok()) << facts.status();
+    EXPECT_EQ(facts->model_type, type);
+    EXPECT_EQ(facts->architecture, architecture);
+    EXPECT_EQ(facts->experts, 5);
+  }
 }
 
 TEST_F(LayoutTest, MlxAxesAndScale) {
