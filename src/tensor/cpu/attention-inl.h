@@ -178,15 +178,15 @@ HWY_INLINE void AttentionTaskOf(const AttentionArgs& args, const AttentionTask& 
     for (int64_t r0 = 0; r0 < rows; r0 += kAttentionTileRows) {
       const int64_t tile_rows = std::min<int64_t>(kAttentionTileRows, rows - r0);
       KeyRange visible[kAttentionTileRows];
-      uint64_t left[kAttentionTileRows];
+      uint64_t kept[kAttentionTileRows];
       int64_t tile_end = 0;
       for (int64_t r = 0; r < tile_rows; ++r) {
         const int64_t row = task.row_begin + r0 + r;
         const KeyRange range = visibility.Keys(row);
         visible[r].begin = std::clamp<int64_t>(range.begin - k0, 0, kKeyBlock);
         visible[r].end = std::clamp<int64_t>(range.end - k0, visible[r].begin, kKeyBlock);
-        left[r] = chosen.Block(span.q_begin + row / group, k0) & BitsOf(visible[r]);
-        if (left[r] != 0) tile_end = visible[r].end;
+        kept[r] = chosen.Block(span.q_begin + row / visibility.group, k0) & BitsOf(visible[r]);
+        if (kept[r] != 0) tile_end = visible[r].end;
       }
       if (tile_end == 0) continue;
       MultiplyRows<kAttentionTileRows, false, false, A>(
@@ -196,12 +196,12 @@ HWY_INLINE void AttentionTaskOf(const AttentionArgs& args, const AttentionTask& 
         A* scores = scratch.scores + r * kKeyBlock;
         const int64_t begin = visible[r].begin, end = visible[r].end;
         if (begin >= end) continue;
-        if (left[r] == 0) {  // a softmax of nothing would be NaN
+        if (kept[r] == 0) {  // a softmax of nothing would be NaN
           std::fill(scores + begin, scores + end, A{0});
           continue;
         }
         if (args.softcap > 0) CapScores(scores, begin, end, static_cast<A>(args.softcap));
-        HideKeys(left[r], visible[r], scores);
+        HideKeys(kept[r], visible[r], scores);
         UpdateSoftmax(scores, begin, end, scratch.o + (r0 + r) * v_width, v_width,
                       scratch.max[r0 + r], scratch.sum[r0 + r]);
       }

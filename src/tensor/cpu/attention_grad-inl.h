@@ -164,19 +164,19 @@ struct GradBlock {
 
   void Tile(int64_t r0, int64_t rows, int64_t k0, A* p, A* ds) const {
     KeyRange visible[kAttentionTileRows];
-    uint64_t left[kAttentionTileRows], any_left = 0;
+    uint64_t kept[kAttentionTileRows], any_kept = 0;
     int64_t tile_begin = kKeyBlock, tile_end = 0;
     for (int64_t r = 0; r < rows; ++r) {
       const int64_t row = first_row + r0 + r;
-      left[r] = chosen.Block(first_token + row / visibility.group, k0);
-      any_left |= left[r];
+      kept[r] = chosen.Block(first_token + row / visibility.group, k0);
+      any_kept |= kept[r];
       const KeyRange range = visibility.Keys(row);
       visible[r].begin = std::clamp<int64_t>(range.begin - k0, 0, kKeyBlock);
       visible[r].end = std::clamp<int64_t>(range.end - k0, visible[r].begin, kKeyBlock);
       tile_begin = std::min(tile_begin, visible[r].begin);
       tile_end = std::max(tile_end, visible[r].end);
     }
-    if (any_left == 0) {
+    if (any_kept == 0) {
       std::fill_n(p, rows * kScoreStride, A{0});
       std::fill_n(ds, rows * kScoreStride, A{0});
       return;
@@ -195,7 +195,7 @@ struct GradBlock {
                     delta, softcap);
         delta = 0;
       }
-      HideKeys(left[r], visible[r], p + r * kScoreStride);
+      HideKeys(kept[r], visible[r], p + r * kScoreStride);
       ScoreGradient(p + r * kScoreStride, ds + r * kScoreStride, visible[r].begin, visible[r].end,
                     scratch.lse[r0 + r], delta, scale);
     }

@@ -81,10 +81,10 @@ inline uint64_t BitsOf(const KeyRange& range) {
   return below >> range.begin << range.begin;
 }
 
-// scores[i] = -infinity for the keys i of `range` whose bits aren't set in `left`.
+// scores[i] = -infinity for the keys i of `range` whose bits aren't set in `kept`.
 template <typename A>
-void HideKeys(uint64_t left, const KeyRange& range, A* scores) {
-  for (uint64_t hidden = BitsOf(range) & ~left; hidden != 0; hidden &= hidden - 1) {
+void HideKeys(uint64_t kept, const KeyRange& range, A* scores) {
+  for (uint64_t hidden = BitsOf(range) & ~kept; hidden != 0; hidden &= hidden - 1) {
     scores[std::countr_zero(hidden)] = -std::numeric_limits<A>::infinity();
   }
 }
