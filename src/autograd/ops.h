@@ -122,10 +122,19 @@ struct AttentionOptions {
   double softcap = 0;  // AttentionArgs; 0: none
   // [H] or undefined: a logit per query head that takes its share of softmax and has no value.
   Weight sinks;
+  // From ChooseKeys, for the same spans: other keys have weight 0. Undefined: every key is seen.
+  Tensor chosen;
 };
 // Softmax attention per span. q [T, H, D], k [S, G, D], v [S, G, Dv]; y [T, H, Dv]. The backward
 // pass needs spans that cover every row of k and v once.
 Tensor Attention(const Tensor& q, const Tensor& k, const Tensor& v, AttentionOptions options);
+
+// Backend::ChooseKeys, the keys that sparse attention leaves to each query. q [T, H, D], k [S, 1,
+// D] with unit stride along D, weights [T, H], spans as of causal attention; [T, W] i64. A choice
+// has no gradient; within Recompute that of the first run stays where the caller keeps it
+// (KeepChoice).
+Tensor ChooseKeys(const Tensor& q, const Tensor& k, const Tensor& weights,
+                  const std::vector<AttentionSpan>& spans, int64_t top_k);
 
 // Each element dropped with probability mask.rate (Backend::Dropout); the mask is made again in the
 // backward pass.

@@ -1,6 +1,7 @@
 #include "lorica/cli/plan_report.h"
 
 #include <algorithm>
+#include <map>
 #include <nlohmann/json.hpp>
 
 #include "absl/strings/str_cat.h"
@@ -117,6 +118,23 @@ nlohmann::ordered_json DataJson(const DataSummary& data) {
   return json;
 }
 
+// Counts by the last two names of the paths: the module alone wouldn't say what it belongs to.
+std::string LeftOutLine(const std::vector<std::string>& paths) {
+  std::map<std::string, int64_t> counts;
+  for (const std::string& path : paths) {
+    const size_t last = path.rfind('.');
+    const size_t before = last == 0 || last == std::string::npos ? last : path.rfind('.', last - 1);
+    ++counts[before == std::string::npos ? path : path.substr(before + 1)];
+  }
+  return absl::StrCat("left out  ", Plural(static_cast<int64_t>(paths.size()), "module", "modules"),
+                      " that no gradient reaches: ",
+                      absl::StrJoin(counts, ", ",
+                                    [](std::string* out, const auto& entry) {
+                                      absl::StrAppend(out, entry.second, " ", entry.first);
+                                    }),
+                      "\n");
+}
+
 // Text for a terminal: nothing in it moves the cursor or changes colours.
 std::string Printable(absl::string_view text) {
   std::string printable;
@@ -169,9 +187,7 @@ std::string PlanSummary(const SftPlan& plan) {
   absl::StrAppend(
       &text, ", ", Grouped(plan.trainable_parameters), " parameters",
       absl::StrFormat(" (%.2f%%)\n", Percent(plan.trainable_parameters, plan.model_parameters)));
-  if (!plan.left_out.empty()) {
-    absl::StrAppend(&text, "left out  ", absl::StrJoin(plan.left_out, ", "), " (no gradient)\n");
-  }
+  if (!plan.left_out.empty()) text += LeftOutLine(plan.left_out);
   if (plan.data.has_value()) {
     absl::StrAppend(&text, DataLine("data      ", *plan.data), FileLines(*plan.data),
                     DuplicateLines(*plan.data));

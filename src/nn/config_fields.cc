@@ -141,7 +141,8 @@ const std::vector<NeutralField>& NeutralFields() {
       {"sliding_window", {"0"}},
       {"sliding_window_pattern", {"0"}},
       {"use_sliding_window", {"false"}},
-      // Experts and latent attention.
+      // Experts and latent attention, sparse or not.
+      {"index_topk", {}},
       {"kv_lora_rank", {}},
       {"moe_intermediate_size", {}},
       {"n_routed_experts", {"0"}},

@@ -34,10 +34,11 @@ Decoder::Decoder(const ModelConfig& config, DType compute)
     }
     return rotary;
   };
+  const auto choice = std::make_shared<KeyChoice>();
   layers_.reserve(static_cast<size_t>(config.layers));
   for (int i = 0; i < static_cast<int>(config.layers); ++i) {
-    layers_.push_back(
-        std::make_unique<DecoderLayer>(config, i, rotary_of(config.Layer(i).rope), compute));
+    layers_.push_back(std::make_unique<DecoderLayer>(config, i, rotary_of(config.Layer(i).rope),
+                                                     choice, compute));
   }
 }
 

@@ -27,21 +27,24 @@ double LatentScale(const ModelConfig& config) {
 }
 
 std::unique_ptr<Sublayer> MakeLatentAttention(const ModelConfig& config, int index,
-                                              std::shared_ptr<Rotary> rotary, DType compute) {
+                                              std::shared_ptr<Rotary> rotary,
+                                              std::shared_ptr<KeyChoice> choice, DType compute) {
   MlaConfig mla = MlaConfigOf(config);
   mla.layer = index;
   mla.scale = LatentScale(config);
-  return std::make_unique<MlaAttention>(mla, std::move(rotary), compute);
+  mla.shares_choice = config.Layer(index).shares_choice;
+  return std::make_unique<MlaAttention>(mla, std::move(rotary), compute, std::move(choice));
 }
 
 std::unique_ptr<Sublayer> MakeAttention(const ModelConfig& config, int index,
-                                        std::shared_ptr<Rotary> rotary, DType compute) {
+                                        std::shared_ptr<Rotary> rotary,
+                                        std::shared_ptr<KeyChoice> choice, DType compute) {
   if (config.Layer(index).delta) {
     return std::make_unique<DeltaNet>(config.delta, config.hidden_size, config.rms_norm_eps,
                                       compute);
   }
   if (config.latent.kv_lora_rank > 0) {
-    return MakeLatentAttention(config, index, std::move(rotary), compute);
+    return MakeLatentAttention(config, index, std::move(rotary), std::move(choice), compute);
   }
   AttentionConfig attention;
   attention.layer = index;
@@ -80,12 +83,12 @@ std::unique_ptr<Sublayer> MakeFeedForward(const ModelConfig& config, int index, 
 }  // namespace
 
 DecoderLayer::DecoderLayer(const ModelConfig& config, int index, std::shared_ptr<Rotary> rotary,
-                           DType compute)
+                           std::shared_ptr<KeyChoice> choice, DType compute)
     : attention_name_(config.Layer(index).delta ? "linear_attn" : "self_attn"),
       norms_(config.norms),
       residual_scale_(config.residual_scale),
       compute_(compute) {
-  attention_.body = MakeAttention(config, index, std::move(rotary), compute);
+  attention_.body = MakeAttention(config, index, std::move(rotary), std::move(choice), compute);
   feed_forward_.body = MakeFeedForward(config, index, compute);
   for (Branch* branch : {&attention_, &feed_forward_}) {
     const auto norm = [&] {

@@ -5,6 +5,7 @@
 #include <memory>
 #include <optional>
 
+#include "lorica/nn/mla.h"
 #include "lorica/nn/model_config.h"
 #include "lorica/nn/rms_norm.h"
 #include "lorica/nn/rope.h"
@@ -21,8 +22,9 @@ namespace lorica::nn {
 // before, the second is called post_attention_layernorm.
 class DecoderLayer : public Module {
  public:
-  // `rotary` null: positions aren't rotated.
-  DecoderLayer(const ModelConfig& config, int index, std::shared_ptr<Rotary> rotary, DType compute);
+  // `rotary` null: positions aren't rotated. The layers of a model share `choice`.
+  DecoderLayer(const ModelConfig& config, int index, std::shared_ptr<Rotary> rotary,
+               std::shared_ptr<KeyChoice> choice, DType compute);
   // x [T, C] -> [T, C], both of the compute type or its accumulator type.
   Tensor Forward(const Tensor& x, const ForwardContext& context);
   void Visit(ModuleVisitor& visitor) override;

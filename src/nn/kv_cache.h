@@ -15,7 +15,7 @@ struct KvCacheConfig {
   int layers = 0;
   int64_t kv_heads = 0;
   int64_t key_channels = 0;    // of a head
-  int64_t value_channels = 0;  // of a head; 0: the keys hold the values (latent attention)
+  int64_t value_channels = 0;  // of a head; 0: the keys hold all (latent attention)
   DType dtype = DType::kF32;   // compute type of the model
 };
 

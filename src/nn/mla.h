@@ -3,7 +3,8 @@
 //   c_q = norm(x W_qaᵀ)            q = [q_nope; rope(q_rope)] = c_q W_qbᵀ   (or x W_qᵀ)
 //   [c; k_rope] = x W_kvaᵀ         [k_nope; v] = norm(c) W_kvbᵀ             k = [k_nope;
 //   rope(k_rope)]
-// DeepSeek-AI, "DeepSeek-V2", 2024, section 2.1.
+// DeepSeek-AI, "DeepSeek-V2", 2024, section 2.1. With an indexer it is sparse: a query sees the
+// keys that were chosen for it.
 //
 // Letters: T tokens, C hidden size, H heads, L kv_lora_rank, N qk_nope_head_dim, P
 // qk_rope_head_dim, V v_head_dim.
@@ -13,7 +14,9 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <vector>
 
+#include "lorica/nn/indexer.h"
 #include "lorica/nn/kv_cache.h"
 #include "lorica/nn/linear.h"
 #include "lorica/nn/model_config.h"
@@ -32,27 +35,39 @@ struct MlaConfig {
   bool bias = false;       // of q_a_proj, kv_a_proj_with_mqa and o_proj
   double norm_eps = 1e-6;  // of q_a_layernorm and kv_a_layernorm
   double scale = 0;        // of q kᵀ
+  IndexerSizes indexer;
+  bool shares_choice = false;  // no indexer of its own
 };
 
-// Sizes and biases of a model's layers; layer and scale are left.
+// The keys that the last indexer of a pass chose, for the layers after it that have none. The
+// layers of a model share it; one pass at a time.
+struct KeyChoice {
+  Tensor words;  // AttentionOptions::chosen
+};
+
+// Sizes and biases of a model's layers; layer, scale and shares_choice are left.
 MlaConfig MlaConfigOf(const ModelConfig& config);
 
 // A cache entry is one key [c; rope(k_rope)] a token, shared by all heads; its first L channels are
-// the value.
+// the value. With sparse attention the indexer's key stands behind it, zeros where there is none.
 KvCacheConfig MlaCacheConfig(const MlaConfig& config, int layers, DType compute);
 
 class MlaAttention : public Sublayer {
  public:
-  // `rotary` rotates P channels; the layers of a model share it.
-  MlaAttention(const MlaConfig& config, std::shared_ptr<Rotary> rotary, DType compute);
+  // `rotary` rotates P channels; the layers of a model share it, and `choice` where attention is
+  // sparse.
+  MlaAttention(const MlaConfig& config, std::shared_ptr<Rotary> rotary, DType compute,
+               std::shared_ptr<KeyChoice> choice = nullptr);
 
   // No token sees another sequence. With a cache in the context the compressed
   // form runs: kv_b_proj is absorbed into the query and the output, its adapter included, so keys
-  // and values of single heads are never made. Both forms agree within rounding.
+  // and values of single heads are never made. Both forms agree within rounding. Where no sequence
+  // is longer than the indexer's top_k the indexer doesn't run (a cache gets its keys all the
+  // same).
   Tensor Forward(const Tensor& x, const ForwardContext& context) override;
 
   // q_proj or q_a_proj, q_a_layernorm and q_b_proj; kv_a_proj_with_mqa, kv_a_layernorm, kv_b_proj,
-  // o_proj.
+  // o_proj; indexer where there is one.
   void Visit(ModuleVisitor& visitor) override;
 
  private:
@@ -60,15 +75,24 @@ class MlaAttention : public Sublayer {
   struct Latent {
     Tensor c, k_rope;
   };
-  Tensor Query(const Tensor& x, const ForwardContext& context);  // [T, H (N + P)], not rotated
-  Latent Compress(const Tensor& x, const RotaryRows& rotary, const ForwardContext& context);
-  Tensor Expanded(const Tensor& q, const Latent& latent, const RotaryRows& rotary,
-                  const ForwardContext& context);
-  Tensor Absorbed(const Tensor& q, const Latent& latent, const RotaryRows& rotary,
-                  const ForwardContext& context);
+  // What the layer's parts get.
+  struct Input {
+    const Tensor& x;
+    const Tensor& q_latent;  // c_q, or x
+    const RotaryRows& rotary;
+    const ForwardContext& context;
+  };
+  Latent Compress(const Input& in);
+  // The keys that queries are left; undefined: all. `keys` are the indexer's, undefined those of x.
+  Tensor Chosen(const Input& in, const std::vector<AttentionSpan>& spans, const Tensor& keys);
+  // q [T, H (N + P)], not rotated.
+  Tensor Expanded(const Input& in, const Tensor& q, const Latent& latent);
+  Tensor Absorbed(const Input& in, const Tensor& q, const Latent& latent);
 
   MlaConfig config_;
   std::shared_ptr<Rotary> rotary_;
+  std::shared_ptr<KeyChoice> choice_;
+  std::optional<Indexer> indexer_;
   std::optional<Linear> q_, q_a_, q_b_;
   std::optional<RmsNorm> q_norm_;
   Linear kv_a_;

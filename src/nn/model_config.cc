@@ -89,6 +89,34 @@ absl::Status CheckRope(const RopeConfig& rope, int64_t head_dim, absl::string_vi
   return absl::OkStatus();
 }
 
+absl::Status CheckIndex(const ModelConfig& config, absl::string_view where) {
+  const IndexerSizes& index = config.indexer;
+  const bool sparse = index.top_k != 0;
+  for (size_t i = 0; i < config.layer_configs.size(); ++i) {
+    if (!config.layer_configs[i].shares_choice || (sparse && i > 0)) continue;
+    return absl::InvalidArgumentError(
+        absl::StrCat(where, ": indexer_types: layer ", i,
+                     " shares the keys of the layer before, which has none"));
+  }
+  if (!sparse) return absl::OkStatus();
+  LORICA_RETURN_IF_ERROR(CheckBounds(
+      {{"index_topk", index.top_k, kMostPositions},
+       {"index_n_heads", index.heads, kMostChannels},
+       {"index_head_dim", index.head_dim, kMostChannels / std::max<int64_t>(index.heads, 1)}},
+      where));
+  if (index.head_dim < config.latent.qk_rope_head_dim) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(where, ": index_head_dim: expected at least qk_rope_head_dim ",
+                     config.latent.qk_rope_head_dim, ", which rotate, found ", index.head_dim));
+  }
+  if (config.latent.q_lora_rank < 1) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        where, ": q_lora_rank: expected a positive number, as an indexer reads the latent of ",
+        "queries, found ", config.latent.q_lora_rank));
+  }
+  return absl::OkStatus();
+}
+
 absl::Status CheckLayers(const ModelConfig& config, absl::string_view where) {
   const size_t count = config.layer_configs.size();
   if (count != 0 && static_cast<int64_t>(count) != config.layers) {
@@ -209,6 +237,7 @@ absl::Status CheckModelConfig(const ModelConfig& config, absl::string_view where
                config.rope.channels, " rotated channels");
   }
   LORICA_RETURN_IF_ERROR(CheckLayers(config, where));
+  LORICA_RETURN_IF_ERROR(CheckIndex(config, where));
   return CheckScales(config, where);
 }
 

@@ -20,9 +20,10 @@ struct LayerConfig {
   // Which of the model's rotations its queries and keys get.
   enum class Rope { kNone, kMain, kLocal };
   Rope rope = Rope::kMain;
-  int64_t window = 0;    // keys that a token sees, itself included; 0: all before it
-  bool experts = false;  // a mixture of experts as its feed-forward
-  bool delta = false;    // the gated delta rule (nn/delta_net.h) in place of attention
+  int64_t window = 0;          // keys that a token sees, itself included; 0: all before it
+  bool experts = false;        // a mixture of experts as its feed-forward
+  bool delta = false;          // the gated delta rule (nn/delta_net.h) in place of attention
+  bool shares_choice = false;  // sparse attention with the keys that the layer before was left
 
   bool operator==(const LayerConfig&) const = default;
 };
@@ -43,6 +44,15 @@ struct LatentSizes {
   int64_t qk_nope_head_dim = 0, qk_rope_head_dim = 0, v_head_dim = 0;
 
   bool operator==(const LatentSizes&) const = default;
+};
+
+// Sparse latent attention (nn/indexer.h). It is dense in sequences of at most top_k tokens.
+struct IndexerSizes {
+  int64_t heads = 0, head_dim = 0;
+  int64_t top_k = 0;         // keys that a query is left; 0: all, and there is no indexer
+  bool interleaved = false;  // RopeConfig; the attention has its own
+
+  bool operator==(const IndexerSizes&) const = default;
 };
 
 // Sizes of layers with the gated delta rule.
@@ -85,6 +95,7 @@ struct ModelConfig {
   double logit_softcap = 0;  // 0: none
 
   LatentSizes latent;
+  IndexerSizes indexer;
   nn::MoeConfig moe;             // of the layers that say `experts`
   int64_t skipped_layers = 0;    // behind the last one, in files alone: predictors of later tokens
   DeltaSizes delta;              // of the layers that say `delta`

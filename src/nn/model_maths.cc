@@ -44,7 +44,7 @@ std::string LayersText(const ModelConfig& c) {
     for (run = 1; i + run < c.layer_configs.size() && c.layer_configs[i + run] == layer;) ++run;
     absl::StrAppend(&text, text.empty() ? " layers " : ",", run, "x(", static_cast<int>(layer.rope),
                     ",", layer.window, layer.experts ? ",experts" : "", layer.delta ? ",delta" : "",
-                    ")");
+                    layer.shares_choice ? ",shares" : "", ")");
   }
   return text;
 }
@@ -54,6 +54,12 @@ std::string LatentText(const LatentSizes& latent) {
   return absl::StrCat(" latent ", latent.q_lora_rank, " ", latent.kv_lora_rank, " ",
                       latent.qk_nope_head_dim, " ", latent.qk_rope_head_dim, " ",
                       latent.v_head_dim);
+}
+
+std::string IndexText(const IndexerSizes& index) {
+  if (index.top_k == 0) return "";
+  return absl::StrCat(" index ", index.heads, " ", index.head_dim, " ", index.top_k, " ",
+                      index.interleaved);
 }
 
 std::string ExpertsText(const nn::MoeConfig& moe) {
@@ -93,7 +99,7 @@ std::string MathsText(const ModelConfig& c) {
     absl::StrAppend(&text, " local", TextOf({c.local_rope.theta}), " ", c.local_rope.channels,
                     ScalingText(c.local_rope));
   }
-  absl::StrAppend(&text, LatentText(c.latent), ExpertsText(c.moe));
+  absl::StrAppend(&text, LatentText(c.latent), IndexText(c.indexer), ExpertsText(c.moe));
   const auto number = [&](absl::string_view name, double value, double silent) {
     if (value != silent) absl::StrAppend(&text, " ", name, TextOf({value}));
   };

@@ -27,14 +27,19 @@ Parameter::Parameter(Tensor values) {
 }
 
 Parameter Parameter::DeclareBuffer(const Shape& shape, DType compute) {
-  Parameter parameter = Declare(shape, compute);
+  Parameter parameter = DeclareFrozen(shape, compute);
   parameter.buffer_ = true;
   return parameter;
 }
 
+Parameter Parameter::DeclareFrozen(const Shape& shape, DType compute) {
+  Parameter parameter = Declare(shape, compute);
+  parameter.differentiable_ = false;
+  return parameter;
+}
+
 void Parameter::MakeTrainable() {
-  if (buffer_) return;
-  if (trainable()) return;
+  if (!differentiable_ || trainable()) return;
   LORICA_CHECK(value_.defined(), "[parameter] a parameter of shape ", shape_,
                " has no values to train yet");
   const DType type = AccumulatorOf(compute_);

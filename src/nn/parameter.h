@@ -24,6 +24,9 @@ class Parameter {
   // Never trained: part of the model and of its files, but of no gradient (a router's correction
   // bias).
   static Parameter DeclareBuffer(const Shape& shape, DType compute);
+  // Never trained, as no gradient reaches it, but a parameter of the model all the same (of an
+  // indexer, whose choice of keys has no gradient).
+  static Parameter DeclareFrozen(const Shape& shape, DType compute);
   // `values` in the compute type, contiguous, frozen. An undefined tensor makes an absent
   // parameter.
   explicit Parameter(Tensor values);
@@ -36,8 +39,10 @@ class Parameter {
 
   bool trainable() const { return master_.defined(); }
   bool buffer() const { return buffer_; }
+  // A gradient can reach it.
+  bool differentiable() const { return differentiable_; }
   // Makes the master, a leaf that needs a gradient, from the values. No effect when trainable, or
-  // on a buffer.
+  // where no gradient can reach it.
   void MakeTrainable();
   // Rounds the master to the compute type and drops it with its gradient. No effect when frozen.
   void Freeze();
@@ -57,6 +62,7 @@ class Parameter {
  private:
   bool defined_ = false;
   bool buffer_ = false;
+  bool differentiable_ = true;
   Shape shape_;
   DType compute_ = DType::kF32;
   mutable Tensor value_;                // compute type; for a trainable parameter derived

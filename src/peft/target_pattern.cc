@@ -143,12 +143,21 @@ absl::StatusOr<TargetSelection> SelectTargets(Module& root, const std::vector<st
   TargetSelection selection;
   for (const std::string& pattern : patterns) {
     int matches = 0;
+    const TargetCandidate* frozen = nullptr;
+    bool trains = false;
     for (size_t i = 0; i < candidates.size(); ++i) {
       if (!MatchesTarget(pattern, candidates[i].path, candidates[i].host->kind())) continue;
       selected[i] = true;
       ++matches;
+      trains = trains || candidates[i].host->differentiable();
+      if (frozen == nullptr) frozen = &candidates[i];
     }
     if (matches == 0 && !defaults) return NoMatch("target", pattern, kind, candidates);
+    if (matches > 0 && !trains && !defaults) {
+      return absl::InvalidArgumentError(absl::StrCat("target pattern ", Quoted(pattern),
+                                                     " means only modules that no gradient ",
+                                                     "reaches, such as ", Quoted(frozen->path)));
+    }
     selection.matches.emplace_back(pattern, matches);
   }
   for (const std::string& pattern : excludes) {

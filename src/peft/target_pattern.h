@@ -50,8 +50,8 @@ struct TargetSelection {
 };
 
 // Applies targets and excludes (excludes win). InvalidArgument for a given pattern that matches
-// nothing, naming the nearest path, and when nothing is left. With no targets the defaults stand
-// in, of which one may match nothing.
+// nothing, naming the nearest path, or only what no gradient reaches, and when nothing is left.
+// With no targets the defaults stand in, of which one may match nothing.
 absl::StatusOr<TargetSelection> SelectTargets(Module& root, const std::vector<std::string>& targets,
                                               const std::vector<std::string>& excludes,
                                               ExpertLoraKind kind = ExpertLoraKind::kFused);

@@ -78,6 +78,10 @@ struct AttentionArgs {
   MutableTensorView o;  // [T, H, Dv]
   MutableTensorView
       lse;  // [T, H] log of the softmax denominator, accumulator type; may be undefined
+  // [T, W] i64, or undefined: nothing else hides keys. Of the keys that query t may see as above it
+  // sees key j of its span only where bit j % 64 of word j / 64 is set, with all its heads; 64 W >=
+  // k_length. The weight of a hidden key is 0 (not absent: its value must be finite).
+  TensorView chosen;
 };
 
 struct AttentionGradArgs {
@@ -88,6 +92,23 @@ struct AttentionGradArgs {
   double softcap = 0;
   TensorView q, k, v, o, lse, dy;  // dy is [T, H, Dv]
   MutableTensorView dq, dk, dv;    // every row of every span is written
+  TensorView chosen;               // AttentionArgs
+};
+
+// The choice of sparse attention: each query keeps, of the keys that it sees causally, the `top_k`
+// with the greatest
+//   score(t, s) = sum over h of weights[t, h] max(q[t, h] · k[s], 0)
+// or all where it sees no more than that. Where scores are equal the lowest position comes first; a
+// NaN counts as the greatest. A positive factor on all scores changes nothing, so there is none.
+// DeepSeek-AI, "DeepSeek-V3.2", 2025.
+struct ChooseKeysArgs {
+  absl::Span<const AttentionSpan> spans;
+  int64_t top_k = 0;   // at least 1
+  TensorView q;        // [T, H, D]
+  TensorView k;        // [S, 1, D]
+  TensorView weights;  // [T, H]
+  MutableTensorView
+      chosen;  // [T, W] i64, as AttentionArgs takes it; every row of a span is written
 };
 
 // The gated delta rule, a linear attention with a state S [K, V] per head. For each token t of a
@@ -274,6 +295,7 @@ class Backend {
   // --- Attention. Softmax in the accumulator type; T x S scores are never stored.
   virtual void Attention(const AttentionArgs& args) = 0;
   virtual void AttentionGrad(const AttentionGradArgs& args) = 0;
+  virtual void ChooseKeys(const ChooseKeysArgs& args) = 0;
   virtual void DeltaRule(const DeltaRuleArgs& args) = 0;
   virtual void DeltaRuleGrad(const DeltaRuleGradArgs& args) = 0;
 

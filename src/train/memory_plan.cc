@@ -24,6 +24,16 @@ int64_t ValuesOfLayer(const ModelConfig& c, int index) {
   return 2 * c.hidden_size + attention + feed_forward;
 }
 
+// What sparse attention chose for one token, a bit per key, kept through recompute too: in every
+// layer with an indexer, where sequences are long enough for one. The longest counts for all.
+int64_t ChoiceBytesPerToken(const MemoryFacts& facts) {
+  const ModelConfig& c = *facts.config;
+  if (c.indexer.top_k == 0 || facts.tokens <= c.indexer.top_k) return 0;
+  int64_t indexers = 0;
+  for (int i = 0; i < static_cast<int>(c.layers); ++i) indexers += !c.Layer(i).shares_choice;
+  return indexers * ((facts.tokens + 63) / 64) * 8;
+}
+
 int64_t ActivationBytesPerToken(const MemoryFacts& facts) {
   const ModelConfig& c = *facts.config;
   const int64_t width = static_cast<int64_t>(SizeOf(facts.compute));
@@ -37,7 +47,7 @@ int64_t ActivationBytesPerToken(const MemoryFacts& facts) {
     largest = std::max(largest, block);
   }
   const int64_t blocks = facts.recompute ? c.layers * c.hidden_size * wide + largest : all;
-  return blocks + 4 * c.hidden_size * wide;
+  return blocks + 4 * c.hidden_size * wide + ChoiceBytesPerToken(facts);
 }
 
 // Rows of logits that the fused loss has at a time.

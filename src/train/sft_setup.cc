@@ -187,12 +187,22 @@ bool HeadTrains(const SftSetup& setup) {
                      [&](const AdaptedModule& module) { return module.host == head; });
 }
 
+// Parameters of full training: what a gradient can reach.
+int64_t TrainedInFull(CausalLm& model) {
+  int64_t count = 0;
+  ForEachParameter(model, [&](const std::string&, Parameter& parameter) {
+    if (parameter.differentiable()) count += parameter.numel();
+  });
+  return count;
+}
+
 // Values of the optimizer's state. Counted from the tree, so that it works without weights.
 int64_t OptimizerValues(SftSetup& setup) {
   const bool muon = setup.options.optimizer == "muon" && IsFullTraining(setup.options);
   if (!muon) return 2 * setup.memory.trained_parameters;
   int64_t values = 0;
   ForEachParameter(*setup.model, [&](const std::string& path, Parameter& parameter) {
+    if (!parameter.differentiable()) return;
     const bool table = path == "lm_head.weight" || path == "model.embed_tokens.weight";
     const bool matrix = parameter.shape().rank() == 2 && !table;
     const ParameterRole role = matrix ? ParameterRole::kMatrix : ParameterRole::kVector;
@@ -212,7 +222,7 @@ void PlanPasses(SftSetup& setup) {
   facts.head_trains = HeadTrains(setup);
   facts.recompute = options.recompute == "full";
   facts.trained_parameters =
-      facts.full_training ? facts.model_parameters : setup.adapters.CountParameters();
+      facts.full_training ? TrainedInFull(*setup.model) : setup.adapters.CountParameters();
   facts.optimizer_values = OptimizerValues(setup);
 
   TrainerOptions& trainer = setup.trainer_options;

@@ -1,5 +1,6 @@
 // The commands that don't train.
 #include <cmath>
+#include <filesystem>
 #include <fstream>
 
 #include "absl/strings/str_cat.h"
@@ -274,6 +275,18 @@ TEST_F(CommandsTest, TemplateRendersWithoutAModel) {
   EXPECT_EQ(Output({"template", "--file", "t.jinja", "--chat", "c.json", "--bos", "<s>", "--now",
                     "2024-05-31T23:59:00"}),
             "<s>[user]héglad2024-05-31>");
+}
+
+// From the configuration alone.
+TEST_F(CommandsTest, PlanNamesWhatNoGradientReaches) {
+  std::filesystem::create_directory(Path("sparse"));
+  WriteFileOrDie(Path("sparse/config.json"),
+                 ReadFileOrDie(GoldenModel("glm_moe_dsa") + "/model/config.json"));
+  EXPECT_THAT(Output({"plan", "--model", "sparse", "--target", "*_proj"}),
+              HasSubstr("left out  2 modules that no gradient reaches: 2 indexer.weights_proj\n"));
+  const nlohmann::json plan = Json({"plan", "--model", "sparse", "--target", "*_proj"});
+  EXPECT_EQ(plan["left_out"], nlohmann::json({"model.layers.0.self_attn.indexer.weights_proj",
+                                              "model.layers.2.self_attn.indexer.weights_proj"}));
 }
 
 TEST_F(CommandsTest, ColoursOnlyWhereATerminalIs) {

@@ -27,6 +27,7 @@ from peft.tuners.lora import LoraLayer
 from safetensors.torch import load_file, save_file
 from transformers import AutoModelForCausalLM
 
+from choice_margins import ChoiceMargins
 from model_cases import cases
 from true_float64 import real_precision, recompute_inverse_frequencies
 
@@ -367,14 +368,27 @@ def make_full_case(case, out, records, meta):
 
 
 def make_case(name, case, root):
-    out = root / name
+    if not case.get("sparse"):
+        return make_files(name, case, root / name, {})
+    meta = {}
+    with ChoiceMargins() as margins:
+        make_files(name, case, root / name, meta)
+    meta["choice_margin"] = margins.smallest
+    write_json(root / name / "meta.json", meta)
+    print(f"{name}: choices are {margins.smallest:.1e} clear")
+    assert margins.smallest > 3e-5
+
+
+def make_files(name, case, out, meta):
     shutil.rmtree(out, ignore_errors=True)
     out.mkdir(parents=True)
     make_model(case, out)
     records = make_records(case["seed"], case["config"].vocab_size)
     (out / "batches.jsonl").write_text("".join(json.dumps(r) + "\n" for r in records))
-    meta = {"about": case["about"], "seed": case["seed"], "torch": torch.__version__.split("+")[0],
-            "transformers": transformers.__version__, "peft": peft.__version__, "f32_error": {}}
+    meta.update({"about": case["about"], "seed": case["seed"],
+                 "torch": torch.__version__.split("+")[0],
+                 "transformers": transformers.__version__, "peft": peft.__version__,
+                 "f32_error": {}})
 
     base = load_base(out / "model", F64)
     logits, _ = write_evaluation(base, records, out, "")

@@ -5,9 +5,10 @@ these families into the experts' fused parameters, so dense and shared feed-forw
 their parameters too.
 """
 
-from transformers import (DeepseekV2Config, DeepseekV3Config, Glm4MoeConfig, Glm4MoeLiteConfig,
-                          GptOssConfig, MiniMaxM2Config, MixtralConfig, OlmoeConfig,
-                          Qwen2MoeConfig, Qwen3_5MoeTextConfig, Qwen3MoeConfig)
+from transformers import (DeepseekV2Config, DeepseekV3Config, DeepseekV32Config, Glm4MoeConfig,
+                          Glm4MoeLiteConfig, GlmMoeDsaConfig, GptOssConfig, MiniMaxM2Config,
+                          MixtralConfig, OlmoeConfig, Qwen2MoeConfig, Qwen3_5MoeTextConfig,
+                          Qwen3MoeConfig)
 
 QKVO = ["q_proj", "k_proj", "v_proj", "o_proj"]
 MLA = ["q_a_proj", "q_b_proj", "kv_a_proj_with_mqa", "kv_b_proj", "o_proj"]
@@ -21,8 +22,8 @@ def dense(*layers):
             for name in ("gate_proj", "up_proj", "down_proj")]
 
 
-def case(seed, about, config, modules, parameters, rank=3):
-    return dict(seed=seed, about=about, config=config, runs=("clip",),
+def case(seed, about, config, modules, parameters, rank=3, sparse=False):
+    return dict(seed=seed, about=about, config=config, runs=("clip",), sparse=sparse,
                 adapter=dict(r=rank, lora_alpha=7, target_modules=modules,
                              target_parameters=parameters))
 
@@ -102,6 +103,28 @@ def moe_cases():
                 num_experts_per_tok=2, n_group=1, topk_group=1, routed_scaling_factor=1.8,
                 mlp_layer_types=["dense", "sparse"], rope_parameters=PLAIN),
             MLA, EXPERTS + SHARED + dense(0)),
+        "deepseek_v32": case(
+            71, "an indexer leaves each query 9 keys, its rotation in halves; groups, yarn",
+            DeepseekV32Config(
+                **small, **mla, hidden_size=21, intermediate_size=27, num_hidden_layers=3,
+                q_lora_rank=9, moe_intermediate_size=9, n_routed_experts=8, n_shared_experts=1,
+                num_experts_per_tok=3, n_group=4, topk_group=2, routed_scaling_factor=2.5,
+                first_k_dense_replace=1, index_topk=9, index_head_dim=7, index_n_heads=6,
+                rope_parameters={
+                    "rope_type": "yarn", "rope_theta": 10000.0, "factor": 4.0,
+                    "original_max_position_embeddings": 32, "beta_fast": 8.0, "beta_slow": 1.0,
+                    "mscale": 1.0, "mscale_all_dim": 0.8}),
+            MLA, EXPERTS + SHARED + dense(0), sparse=True),
+        "glm_moe_dsa": case(
+            56, "an indexer in layers 0 and 2 leaves each query 9 keys, layer 1 shares",
+            GlmMoeDsaConfig(
+                **small, **mla, hidden_size=21, intermediate_size=27, num_hidden_layers=3,
+                q_lora_rank=9, moe_intermediate_size=9, n_routed_experts=6, n_shared_experts=1,
+                num_experts_per_tok=2, n_group=1, topk_group=1, routed_scaling_factor=1.8,
+                first_k_dense_replace=1, index_topk=9, index_head_dim=6, index_n_heads=7,
+                indexer_types=["full", "shared", "full"], attention_bias=True,
+                rope_parameters=PLAIN),
+            MLA, EXPERTS + SHARED + dense(0), sparse=True),
         "gpt_oss": case(
             52, "sinks, windows of 7 in turn, biases everywhere, clamped swiglu", GptOssConfig(
                 **small, hidden_size=20, intermediate_size=12, num_hidden_layers=2, head_dim=6,

@@ -169,8 +169,8 @@ INSTANTIATE_TEST_SUITE_P(Models, FamiliesTest,
 INSTANTIATE_TEST_SUITE_P(Experts, FamiliesTest,
                          ::testing::Values("mixtral", "qwen2_moe", "qwen3_moe", "olmoe",
                                            "deepseek_v2", "deepseek_v2_lite", "deepseek_v3",
-                                           "glm4_moe", "glm4_moe_lite", "gpt_oss", "minimax_m2",
-                                           "qwen3_5_moe"),
+                                           "glm4_moe", "glm4_moe_lite", "deepseek_v32",
+                                           "glm_moe_dsa", "gpt_oss", "minimax_m2", "qwen3_5_moe"),
                          [](const auto& model) { return std::string(model.param); });
 
 }  // namespace

@@ -11,6 +11,7 @@ namespace lorica {
 namespace {
 
 using ::testing::ElementsAre;
+using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 
 Json BaseConfig(const std::string& family) {
@@ -75,6 +76,73 @@ TEST(FamilyConfigTest, LatentAttentionRotatesItsChannelsAsAWhole) {
   (*json)["partial_rotary_factor"] = 0.5;
   EXPECT_THAT(std::string(Parse(*json).status().message()),
               ::testing::HasSubstr("partial_rotary_factor: expected 1"));
+}
+
+// Layers without an indexer of their own, "" where all have one.
+std::string SharingLayers(const Json& json) {
+  const auto config = Parse(json);
+  if (!config.ok()) return std::string(config.status().message());
+  std::string layers;
+  for (int i = 0; i < static_cast<int>(config->layers); ++i) {
+    if (config->Layer(i).shares_choice) absl::StrAppend(&layers, i, " ");
+  }
+  return layers;
+}
+
+Json SparseConfig(const std::string& family, int64_t layers) {
+  Json json = *ReadJsonFile(GoldenPath(absl::StrCat("models/", family, "/model/config.json")));
+  json["num_hidden_layers"] = layers;
+  for (const char* key : {"indexer_types", "layer_types", "mlp_layer_types"}) json.erase(key);
+  return json;
+}
+
+TEST(FamilyConfigTest, EverySpellingOfSharedIndexersIsRead) {
+  Json json = SparseConfig("glm_moe_dsa", 8);
+  EXPECT_EQ(SharingLayers(json), "");
+  json["index_topk_freq"] = 4;  // one of four from the layer before the second on
+  EXPECT_EQ(SharingLayers(json), "2 3 4 6 7 ");
+  json["index_skip_topk_offset"] = 3;
+  EXPECT_EQ(SharingLayers(json), "3 4 5 7 ");
+  json["index_topk_pattern"] = "FFFSSSFS";
+  EXPECT_EQ(SharingLayers(json), "3 4 5 7 ");
+  json["index_topk_pattern"] = {"full",   "full",   "full", "shared",
+                                "shared", "shared", "full", "shared"};
+  EXPECT_EQ(SharingLayers(json), "3 4 5 7 ");
+  json["indexer_types"] = json["index_topk_pattern"];
+  json["indexer_types"].push_back("full");  // of the predictor behind the last layer
+  EXPECT_EQ(SharingLayers(json), "3 4 5 7 ");
+  json["indexer_types"][4] = "full";
+  EXPECT_THAT(SharingLayers(json), HasSubstr("index_topk_pattern: expected what indexer_types"));
+}
+
+TEST(FamilyConfigTest, WhatAnIndexerCantBeIsRefusedByName) {
+  const struct {
+    const char* family;
+    const char* key;
+    Json value;
+    const char* message;
+  } rows[] = {
+      {"glm_moe_dsa", "index_topk", 0, "index_topk: expected a positive number"},
+      {"glm_moe_dsa", "index_topk", -3, "index_topk: expected a positive number"},
+      {"glm_moe_dsa", "index_n_heads", 0, "index_n_heads: expected a number from 1"},
+      {"glm_moe_dsa", "index_head_dim", 3, "index_head_dim: expected at least qk_rope_head_dim 4"},
+      {"glm_moe_dsa", "q_lora_rank", nullptr, "q_lora_rank: expected a positive number"},
+      {"glm_moe_dsa", "rope_interleave", false, "rope_interleave: expected true"},
+      {"glm_moe_dsa", "indexer_rope_interleave", false, "indexer_rope_interleave: expected true"},
+      {"deepseek_v32", "indexer_rope_interleave", true, "indexer_rope_interleave: expected false"},
+      {"deepseek_v32", "indexer_types", {"full"}, "indexer_types: expected none"},
+      {"glm_moe_dsa", "indexer_types", {"full"}, "expected a word for each of 3 layers, found 1"},
+      {"glm_moe_dsa", "indexer_types", {"shared", "full", "full"}, "layer 0 shares the keys"},
+      {"glm_moe_dsa", "indexer_types", {"full", "none", "full"}, "layer 1 is \"none\""},
+      {"glm_moe_dsa", "index_topk_pattern", "FXF", "layer 1 is"},
+      {"glm_moe_dsa", "layer_types", {"full_attention"}, "only \"indexed_attention\""},
+      {"deepseek_v3", "index_topk", 2048, "index_topk: 2048 changes the maths"},
+  };
+  for (const auto& row : rows) {
+    Json json = SparseConfig(row.family, 3);
+    json[row.key] = row.value;
+    EXPECT_THAT(std::string(Parse(json).status().message()), HasSubstr(row.message)) << row.key;
+  }
 }
 
 // Gemma 3 as files before transformers 5 have it.

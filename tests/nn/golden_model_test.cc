@@ -81,17 +81,16 @@ TEST_P(GoldenModelTest, F32AgreesWithTransformers) {
   Check(GoldenPath(std::string("models/") + GetParam()), DType::kF32, kF32Tolerance);
 }
 
-INSTANTIATE_TEST_SUITE_P(Models, GoldenModelTest,
-                         ::testing::Values("llama_gqa", "llama_mqa_bias_tied", "qwen2_patterns",
-                                           "llama_embed_head", "llama_full", "mistral",
-                                           "qwen2_window", "qwen3", "smollm3", "granite", "olmo2",
-                                           "gemma2", "gemma3_text", "phi3", "rope_linear",
-                                           "rope_dynamic", "rope_llama3", "rope_yarn",
-                                           "rope_yarn_mscale", "rope_longrope", "mixtral",
-                                           "qwen2_moe", "qwen3_moe", "olmoe", "deepseek_v2",
-                                           "deepseek_v2_lite", "deepseek_v3", "glm4_moe",
-                                           "glm4_moe_lite", "gpt_oss", "minimax_m2", "qwen3_5_moe"),
-                         [](const auto& model) { return std::string(model.param); });
+INSTANTIATE_TEST_SUITE_P(
+    Models, GoldenModelTest,
+    ::testing::Values("llama_gqa", "llama_mqa_bias_tied", "qwen2_patterns", "llama_embed_head",
+                      "llama_full", "mistral", "qwen2_window", "qwen3", "smollm3", "granite",
+                      "olmo2", "gemma2", "gemma3_text", "phi3", "rope_linear", "rope_dynamic",
+                      "rope_llama3", "rope_yarn", "rope_yarn_mscale", "rope_longrope", "mixtral",
+                      "qwen2_moe", "qwen3_moe", "olmoe", "deepseek_v2", "deepseek_v2_lite",
+                      "deepseek_v3", "glm4_moe", "glm4_moe_lite", "deepseek_v32", "glm_moe_dsa",
+                      "gpt_oss", "minimax_m2", "qwen3_5_moe"),
+    [](const auto& model) { return std::string(model.param); });
 
 using GoldenFilesTest = GoldenModelTest;
 

@@ -42,7 +42,8 @@ class TwoSlots final : public LinearAdapter {
 
 class MlaTest : public ::testing::TestWithParam<int64_t> {
  protected:
-  nn::MlaAttention Make(DType dtype, bool interleaved = true) {
+  // `top_k` above 0: sparse.
+  nn::MlaAttention Make(DType dtype, bool interleaved = true, int64_t top_k = 0) {
     nn::MlaConfig config;
     config.hidden = kHidden;
     config.heads = kHeads;
@@ -53,11 +54,13 @@ class MlaTest : public ::testing::TestWithParam<int64_t> {
     config.v_head_dim = kValue;
     config.bias = true;
     config.scale = 0.3;
+    if (top_k > 0) config.indexer = {.heads = 5, .head_dim = 7, .top_k = top_k};
     config_ = config;
     RopeConfig rope;
     rope.channels = kRope;
     rope.interleaved = interleaved;
-    nn::MlaAttention mla(config, std::make_shared<Rotary>(rope), dtype);
+    nn::MlaAttention mla(config, std::make_shared<Rotary>(rope), dtype,
+                         std::make_shared<nn::KeyChoice>());
     ForEachParameter(mla, [&](const std::string& path, Parameter& parameter) {
       RandomStream stream(7, HashName(path));
       std::vector<double> values(static_cast<size_t>(parameter.numel()));
@@ -81,6 +84,8 @@ class MlaTest : public ::testing::TestWithParam<int64_t> {
     for (double& value : values) value = stream.Normal();
     return raw::Cast(Tensor::FromHost<double>(backend_, {tokens, kHidden}, values), dtype);
   }
+
+  void CheckDecoding(int64_t top_k);
 
   TestBackend owner_;
   Backend& backend_ = *owner_.backend;
@@ -195,10 +200,10 @@ TEST_P(MlaTest, GradientOfTheInputMatchesDifferences) {
 }
 
 // Chunks of two sequences through the cache, rows served by either adapter or by none.
-TEST_P(MlaTest, CompressedDecodingEqualsTheTrainingForm) {
+void MlaTest::CheckDecoding(int64_t top_k) {
   const NoGrad no_grad;
   for (const DType dtype : {DType::kF64, DType::kF32, DType::kBF16}) {
-    nn::MlaAttention mla = Make(dtype);
+    nn::MlaAttention mla = Make(dtype, true, top_k);
     Adapt(mla, dtype);
     const std::vector<int> slots = {0, 1, -1};
     std::vector<AdapterSpan> spans;
@@ -237,12 +242,75 @@ TEST_P(MlaTest, CompressedDecodingEqualsTheTrainingForm) {
     // Roundings between x and y: about ten of the compute type, of values no larger than y's terms.
     const double unit = dtype == DType::kF64 ? 0x1p-53 : dtype == DType::kF32 ? 0x1p-24 : 0x1p-9;
     EXPECT_LE(worst, 32 * unit * largest) << dtype;
-    EXPECT_EQ(cache.keys(0).dim(2), kRank + kRope);
+    EXPECT_EQ(cache.keys(0).dim(2), kRank + kRope + (top_k > 0 ? 7 : 0));
     EXPECT_EQ(cache.values(0).bytes(), 0u);
   }
 }
 
+TEST_P(MlaTest, CompressedDecodingEqualsTheTrainingForm) { CheckDecoding(0); }
+
+// An indexer needs the latent of queries.
+class SparseMlaTest : public MlaTest {};
+
+// The choice is the same to the bit in both forms, the indexer's own adapters included.
+TEST_P(SparseMlaTest, CompressedDecodingEqualsTheTrainingForm) {
+  CheckDecoding(4);
+  CheckDecoding(11);
+}
+
+TEST_P(SparseMlaTest, GradientOfTheInputMatchesDifferences) {
+  nn::MlaAttention mla = Make(DType::kF64, true, 3);
+  Adapt(mla, DType::kF64);
+  ForwardContext context = ContextOf({8, 2});
+  context.spans = AdapterSpans({{1, 0, 8}, {0, 8, 10}}, 10);
+  Tensor x = Input(10, DType::kF64);
+  SetRequiresGrad(x, true);
+  EXPECT_EQ(
+      Gradcheck([&](const std::vector<Tensor>& inputs) { return mla.Forward(inputs[0], context); },
+                {x}),
+      "");
+}
+
+// Where nothing has to be chosen nothing of the indexer is read: it is poisoned here.
+TEST_P(SparseMlaTest, ShortSequencesAreDense) {
+  const NoGrad no_grad;
+  nn::MlaAttention dense = Make(DType::kF32), sparse = Make(DType::kF32, true, 9);
+  const Tensor poison = Tensor::Full(backend_, {7, kHidden}, DType::kF32, std::nan(""));
+  ForEachParameter(sparse, [&](const std::string& path, Parameter& parameter) {
+    if (path == "indexer.wk.weight") parameter.Assign(poison);
+  });
+  const Tensor x = Input(15, DType::kF32);
+  EXPECT_TRUE(
+      testing::SameBits(sparse.Forward(x, ContextOf({9, 6})), dense.Forward(x, ContextOf({9, 6}))));
+}
+
+// Token t of the longer sequence sees the keys that it chose, not all before it.
+TEST_P(SparseMlaTest, LongSequencesAreNot) {
+  const NoGrad no_grad;
+  nn::MlaAttention dense = Make(DType::kF64), sparse = Make(DType::kF64, true, 4);
+  const Tensor x = Input(15, DType::kF64), y = sparse.Forward(x, ContextOf({12, 3}));
+  const Tensor want = dense.Forward(x, ContextOf({12, 3}));
+  EXPECT_TRUE(testing::SameBits(y.Narrow(0, 0, 4), want.Narrow(0, 0, 4)));
+  EXPECT_TRUE(testing::SameBits(y.Narrow(0, 12, 3), want.Narrow(0, 12, 3)));
+  EXPECT_FALSE(Near(y.Narrow(0, 4, 8), want.Narrow(0, 4, 8), 1e-3));
+}
+
+TEST_P(SparseMlaTest, NothingOfTheIndexerTrains) {
+  nn::MlaAttention mla = Make(DType::kF32, true, 4);
+  MakeTrainable(mla);
+  int frozen = 0;
+  ForEachParameter(mla, [&](const std::string& path, Parameter& parameter) {
+    const bool indexer = path.rfind("indexer.", 0) == 0;
+    EXPECT_EQ(parameter.trainable(), !indexer) << path;
+    EXPECT_FALSE(parameter.buffer()) << path;  // it counts as a parameter of the model
+    frozen += indexer;
+  });
+  EXPECT_EQ(frozen, 5);
+}
+
 INSTANTIATE_TEST_SUITE_P(QueryRank, MlaTest, ::testing::Values(0, 8),
+                         [](const auto& param) { return "q" + std::to_string(param.param); });
+INSTANTIATE_TEST_SUITE_P(QueryRank, SparseMlaTest, ::testing::Values(8),
                          [](const auto& param) { return "q" + std::to_string(param.param); });
 
 }  // namespace

@@ -3,6 +3,10 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cstdlib>
+
+#include "lorica/io/file_system.h"
+#include "lorica/nn/decoder.h"
 #include "lorica/tensor/cpu_backend.h"
 #include "toy_model.h"
 
@@ -87,6 +91,52 @@ TEST_F(TargetPatternTest, ReportsMatchesPerPattern) {
   ASSERT_TRUE(selection.ok());
   EXPECT_EQ(selection->matches[0], std::make_pair(std::string("*_proj"), 48));
   EXPECT_EQ(selection->matches[1], std::make_pair(std::string("kv_a_proj_with_mqa"), 12));
+}
+
+// A model from its configuration alone: no weights are needed to select among modules.
+std::unique_ptr<CausalLm> Declared(const std::string& config_path) {
+  const auto config = ReadModelConfigFile(config_path);
+  if (!config.ok()) throw Error(std::string(config.status().message()));
+  return std::make_unique<CausalLm>(*config, DType::kF32);
+}
+
+TEST(IndexerTargetTest, ModulesWithoutGradientAreLeftOutAndNamed) {
+  const auto model =
+      Declared(LORICA_SOURCE_ROOT "/tests/golden/models/glm_moe_dsa/model/config.json");
+  const auto selection = SelectTargets(*model, {"*_proj"}, {});
+  ASSERT_TRUE(selection.ok()) << selection.status();
+  EXPECT_THAT(selection->left_out,
+              ::testing::ElementsAre("model.layers.0.self_attn.indexer.weights_proj",
+                                     "model.layers.2.self_attn.indexer.weights_proj"));
+  for (const TargetCandidate& module : selection->selected) {
+    EXPECT_THAT(module.path, ::testing::Not(HasSubstr("indexer")));
+  }
+  EXPECT_EQ(SelectTargets(*model, {}, {})->left_out.size(), 2u);
+  EXPECT_EQ(SelectTargets(*model, {"all-linear"}, {})->left_out.size(), 6u);
+  for (const char* pattern : {"weights_proj", "*.indexer.*", "indexer.wk"}) {
+    EXPECT_THAT(std::string(SelectTargets(*model, {"*_proj", pattern}, {}).status().message()),
+                HasSubstr("means only modules that no gradient reaches, such as \"model.layers.0"))
+        << pattern;
+  }
+}
+
+// The published model, of which 78 of the linears that `*_proj` names belong to indexers.
+TEST(IndexerTargetTest, PublishedModelHasItsModulesAndParameters) {
+  const char* folder = std::getenv("LORICA_SHARED_DIR");
+  const std::string path = JoinPath(folder != nullptr ? folder : LORICA_SOURCE_ROOT "/../shared",
+                                    "data/configs/glm-5.2.json");
+  if (!PosixFiles().Stat(path).ok()) GTEST_SKIP() << "no shared folder";
+  const auto model = Declared(path);
+  const auto selection = SelectTargets(*model, {"*_proj"}, {});
+  ASSERT_TRUE(selection.ok()) << selection.status();
+  int64_t parameters = 0;
+  for (const TargetCandidate& module : selection->selected) {
+    const Shape shape = module.host->weight_shape();
+    parameters += 16 * (shape[0] + shape[1]);
+  }
+  EXPECT_EQ(selection->selected.size(), 546u);
+  EXPECT_EQ(selection->left_out.size(), 78u);
+  EXPECT_EQ(parameters, 129'908'736);
 }
 
 }  // namespace

@@ -418,22 +418,26 @@ void AddTransformerParts(std::vector<OpCase>& rows) {
 }
 
 // Two sequences of 4 and 3 tokens, 4 query heads on 2 key heads, D 5, Dv 3.
+// `chosen`: a word of bits for each of the 7 tokens, or empty.
 OpCase AttentionCase(const std::string& name, bool causal, int64_t window, double softcap = 0,
-                     bool sinks = false) {
+                     bool sinks = false, const std::vector<int64_t>& chosen = {}) {
   return MakeCase(
       name,
       sinks ? std::vector<Shape>{{7, 4, 5}, {7, 2, 5}, {7, 2, 3}, {4}}
             : std::vector<Shape>{{7, 4, 5}, {7, 2, 5}, {7, 2, 3}},
-      [causal, window, softcap, sinks](const Inputs& x) {
-        return Attention(x[0], x[1], x[2],
-                         {.spans = {{0, 4, 0, 4}, {4, 3, 4, 3}},
-                          .scale = 0.7,
-                          .causal = causal,
-                          .window = window,
-                          .softcap = softcap,
-                          .sinks = sinks ? Weight(x[3]) : Weight()});
+      [causal, window, softcap, sinks, chosen](const Inputs& x) {
+        return Attention(
+            x[0], x[1], x[2],
+            {.spans = {{0, 4, 0, 4}, {4, 3, 4, 3}},
+             .scale = 0.7,
+             .causal = causal,
+             .window = window,
+             .softcap = softcap,
+             .sinks = sinks ? Weight(x[3]) : Weight(),
+             .chosen = chosen.empty() ? Tensor()
+                                      : Tensor::FromHost<int64_t>(x[0].backend(), {7, 1}, chosen)});
       },
-      [causal, window, softcap, sinks](const std::vector<Values>& x) {
+      [causal, window, softcap, sinks, chosen](const std::vector<Values>& x) {
         Values y(7 * 4 * 3, 0.0);
         for (int t = 0; t < 7; ++t) {
           const int begin = t < 4 ? 0 : 4, end = t < 4 ? 4 : 7;
@@ -442,6 +446,7 @@ OpCase AttentionCase(const std::string& name, bool causal, int64_t window, doubl
             for (int s = begin; s < end; ++s) {
               if (causal && s > t) continue;
               if (window > 0 && s <= t - window) continue;
+              if (!chosen.empty() && (chosen[t] >> (s - begin) & 1) == 0) continue;
               double score = 0;
               for (int d = 0; d < 5; ++d) {
                 score += x[0][(t * 4 + h) * 5 + d] * x[1][(s * 2 + h / 2) * 5 + d];
@@ -543,6 +548,7 @@ const std::vector<OpCase>& OpCases() {
     all->push_back(AttentionCase("attention_window", true, 2));
     all->push_back(AttentionCase("attention_softcap", true, 3, 0.5));
     all->push_back(AttentionCase("attention_sinks", true, 3, 0, true));
+    all->push_back(AttentionCase("attention_chosen", true, 0, 0.5, true, {1, 2, 5, 6, 1, 1, 5}));
     AddLosses(*all);
     return all;
   }();

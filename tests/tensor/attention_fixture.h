@@ -19,7 +19,14 @@ struct AttentionCase {
   int64_t window = 0;
   bool causal = true;
   double scale = 0.4;
+  int64_t sparse = 0;  // a query is left its own key and about one of so many others; 0: all
 
+  // Whether query i of a span is left key j.
+  bool Left(const AttentionSpan& span, int64_t i, int64_t j) const {
+    if (sparse == 0 || j == span.k_length - span.q_length + i) return true;
+    RandomStream random(static_cast<uint64_t>(span.q_begin + i), static_cast<uint64_t>(j));
+    return random.Uniform() * static_cast<double>(sparse) < 1;
+  }
   int64_t q_rows() const {
     int64_t rows = 0;
     for (const AttentionSpan& span : spans) rows = std::max(rows, span.q_begin + span.q_length);
@@ -49,6 +56,18 @@ inline std::vector<AttentionCase> AttentionCases() {
       {"window", {{0, 200, 0, 200}, {200, 5, 200, 90}}, 4, 2, 8, 8, 30},
       {"window of one", {{0, 70, 0, 70}}, 2, 2, 8, 8, 1},
       {"both ways", {{0, 33, 0, 33}, {33, 20, 33, 70}}, 4, 2, 16, 16, 0, false},
+      {"sparse",
+       {{0, 150, 0, 150}, {150, 1, 150, 1}, {151, 70, 151, 70}},
+       3,
+       3,
+       16,
+       9,
+       0,
+       true,
+       0.4,
+       3},
+      {"very sparse", {{0, 400, 0, 400}}, 4, 2, 8, 8, 0, true, 0.4, 90},
+      {"sparse decoding", {{0, 1, 0, 200}, {1, 3, 200, 67}}, 6, 1, 16, 16, 0, true, 0.4, 40},
   };
   return cases;
 }
@@ -58,8 +77,28 @@ struct AttentionInputs {
       : q(HostTensor::Random({test.q_rows(), test.heads, test.size}, dtype, 1, -1, 1)),
         k(HostTensor::Random({test.k_rows(), test.groups, test.size}, dtype, 2, -1, 1)),
         v(HostTensor::Random({test.k_rows(), test.groups, test.value_size}, dtype, 3)),
-        dy(HostTensor::Random({test.q_rows(), test.heads, test.value_size}, dtype, 4)) {}
+        dy(HostTensor::Random({test.q_rows(), test.heads, test.value_size}, dtype, 4)) {
+    if (test.sparse == 0) return;
+    words = (test.k_rows() + 63) / 64;
+    chosen.resize(static_cast<size_t>(test.q_rows() * words));
+    for (const AttentionSpan& span : test.spans) {
+      for (int64_t i = 0; i < span.q_length; ++i) {
+        for (int64_t j = 0; j < span.k_length; ++j) {
+          if (!test.Left(span, i, j)) continue;
+          chosen[static_cast<size_t>((span.q_begin + i) * words + j / 64)] |=
+              static_cast<int64_t>(uint64_t{1} << (j % 64));
+        }
+      }
+    }
+  }
+  TensorView chosen_view() const {
+    if (chosen.empty()) return {};
+    const Shape shape = {static_cast<int64_t>(chosen.size()) / words, words};
+    return {chosen.data(), shape, ContiguousStrides(shape), DType::kI64};
+  }
   HostTensor q, k, v, dy;
+  std::vector<int64_t> chosen;  // AttentionArgs
+  int64_t words = 0;
 };
 
 struct AttentionOutputs {
@@ -82,7 +121,7 @@ struct AttentionGrads {
 inline void RunAttention(Backend& backend, const AttentionCase& test, const AttentionInputs& in,
                          AttentionOutputs& out) {
   backend.Attention({test.spans, test.scale, test.causal, test.window, 0, in.q.view(), in.k.view(),
-                     in.v.view(), out.o.mutable_view(), out.lse.mutable_view()});
+                     in.v.view(), out.o.mutable_view(), out.lse.mutable_view(), in.chosen_view()});
 }
 inline AttentionOutputs RunAttention(Backend& backend, const AttentionCase& test,
                                      const AttentionInputs& in) {
@@ -95,8 +134,8 @@ inline void RunAttentionGrad(Backend& backend, const AttentionCase& test, const 
                              const AttentionOutputs& out, AttentionGrads& grads) {
   backend.AttentionGrad({test.spans, test.scale, test.causal, test.window, 0, in.q.view(),
                          in.k.view(), in.v.view(), out.o.view(), out.lse.view(), in.dy.view(),
-                         grads.dq.mutable_view(), grads.dk.mutable_view(),
-                         grads.dv.mutable_view()});
+                         grads.dq.mutable_view(), grads.dk.mutable_view(), grads.dv.mutable_view(),
+                         in.chosen_view()});
 }
 inline AttentionGrads RunAttentionGrad(Backend& backend, const AttentionCase& test,
                                        const AttentionInputs& in, const AttentionOutputs& out) {
@@ -137,7 +176,8 @@ inline AttentionReference ReferenceAttention(const AttentionCase& test, const At
           const int64_t key = (span.k_begin + j) * test.groups + g;
           double dot = 0;
           for (int64_t c = 0; c < d; ++c) dot += in.q.At(row * d + c) * in.k.At(key * d + c);
-          p.push_back(dot * test.scale);
+          p.push_back(test.Left(span, i, j) ? dot * test.scale
+                                            : -std::numeric_limits<double>::infinity());
           max = std::max(max, p.back());
         }
         for (double& value : p) sum += value = std::exp(value - max);

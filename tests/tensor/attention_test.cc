@@ -163,6 +163,27 @@ TEST(AttentionTest, KeysThatARowDoesNotSeeDoNotMatter) {
   }
 }
 
+// A choice that leaves everything is no choice: not a bit differs.
+TEST(AttentionTest, AllKeysChosenGiveTheBitsOfDenseAttention) {
+  for (DType dtype : ComputeTypes()) {
+    const AttentionCase test{"", {{0, 130, 0, 130}, {130, 2, 130, 70}}, 4, 2, 20, 12};
+    const AttentionInputs dense(test, dtype);
+    AttentionInputs all = dense;
+    all.words = 3;
+    all.chosen.assign(static_cast<size_t>(test.q_rows() * all.words), -1);
+    Machine machine(2);
+    const AttentionOutputs want = RunAttention(*machine.backend, test, dense);
+    const AttentionOutputs got = RunAttention(*machine.backend, test, all);
+    EXPECT_TRUE(SameBits(got.o, want.o)) << dtype;
+    EXPECT_TRUE(SameBits(got.lse, want.lse)) << dtype;
+    const AttentionGrads want_grads = RunAttentionGrad(*machine.backend, test, dense, want);
+    const AttentionGrads got_grads = RunAttentionGrad(*machine.backend, test, all, got);
+    EXPECT_TRUE(SameBits(got_grads.dq, want_grads.dq)) << dtype;
+    EXPECT_TRUE(SameBits(got_grads.dk, want_grads.dk)) << dtype;
+    EXPECT_TRUE(SameBits(got_grads.dv, want_grads.dv)) << dtype;
+  }
+}
+
 TEST(AttentionTest, NanReachesOutputAndGradient) {
   for (DType dtype : ComputeTypes()) {
     AttentionCase test{"", {{0, 20, 0, 20}}, 2, 1, 8, 8};

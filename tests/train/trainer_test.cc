@@ -89,8 +89,8 @@ INSTANTIATE_TEST_SUITE_P(
     Experts, Trajectory,
     ::testing::Combine(::testing::Values("mixtral", "qwen2_moe", "qwen3_moe", "olmoe",
                                          "deepseek_v2", "deepseek_v2_lite", "deepseek_v3",
-                                         "glm4_moe", "glm4_moe_lite", "gpt_oss", "minimax_m2",
-                                         "qwen3_5_moe"),
+                                         "glm4_moe", "glm4_moe_lite", "deepseek_v32", "glm_moe_dsa",
+                                         "gpt_oss", "minimax_m2", "qwen3_5_moe"),
                        ::testing::Values("clip"), ::testing::Values(DType::kF64, DType::kF32)));
 
 class FullTrajectory : public ::testing::TestWithParam<std::tuple<const char*, DType>> {};

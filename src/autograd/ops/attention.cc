@@ -38,7 +38,8 @@ struct AttentionOp : Op {
                               .k = kc.view(),
                               .v = vc.view(),
                               .o = y.mutable_view(),
-                              .lse = sums.defined() ? sums.mutable_view() : MutableTensorView()});
+                              .lse = sums.defined() ? sums.mutable_view() : MutableTensorView(),
+                              .chosen = Chosen()});
       if (sink_value.defined()) AddSinks(y, sums);
     }
     if (record) {
@@ -49,6 +50,10 @@ struct AttentionOp : Op {
       lse = sums;
     }
     return y;
+  }
+
+  TensorView Chosen() const {
+    return options.chosen.defined() ? options.chosen.view() : TensorView();
   }
 
   // Multiplies y [T, H, Dv] by the share that the scores keep and adds the sinks to `sums` [T, H].
@@ -99,7 +104,8 @@ struct AttentionOp : Op {
                                   .dy = dy.view(),
                                   .dq = dq.mutable_view(),
                                   .dk = dk.mutable_view(),
-                                  .dv = dv.mutable_view()});
+                                  .dv = dv.mutable_view(),
+                                  .chosen = Chosen()});
     }
     return {needs(0) ? dq : Tensor(), needs(1) ? dk : Tensor(), needs(2) ? dv : Tensor(),
             needs(3) ? SinkGradient(dy) : Tensor()};
@@ -133,6 +139,13 @@ void CheckSpans(const AttentionOptions& options, int64_t q_rows, int64_t k_rows,
   LORICA_CHECK(next_k == k_rows, "[attention] spans cover ", next_k, " key rows of ", k_rows);
 }
 
+// Words of a block of 64 keys each, for the longest span.
+int64_t ChosenWords(const std::vector<AttentionSpan>& spans) {
+  int64_t longest = 0;
+  for (const AttentionSpan& span : spans) longest = std::max(longest, span.k_length);
+  return (longest + 63) / 64;
+}
+
 }  // namespace
 
 Tensor Attention(const Tensor& q, const Tensor& k, const Tensor& v, AttentionOptions options) {
@@ -149,6 +162,14 @@ Tensor Attention(const Tensor& q, const Tensor& k, const Tensor& v, AttentionOpt
   const bool differentiates =
       GradEnabled() && (RequiresGrad(q) || RequiresGrad(k) || RequiresGrad(v));
   CheckSpans(options, q.dim(0), k.dim(0), differentiates);
+  const Tensor& chosen = options.chosen;
+  if (chosen.defined()) {
+    LORICA_CHECK(chosen.dtype() == DType::kI64 && chosen.rank() == 2 && chosen.is_contiguous() &&
+                     chosen.dim(0) == q.dim(0) && chosen.dim(1) >= ChosenWords(options.spans) &&
+                     &chosen.backend() == &q.backend(),
+                 "[attention] a choice i64 [", q.dim(0), ", ", ChosenWords(options.spans),
+                 "] expected, found ", chosen.dtype(), " ", chosen.shape());
+  }
   AttentionOp op;
   op.sink_value = options.sinks.value;
   if (op.sink_value.defined()) {
@@ -158,6 +179,32 @@ Tensor Attention(const Tensor& q, const Tensor& k, const Tensor& v, AttentionOpt
   const Tensor leaf = options.sinks.leaf;
   op.options = std::move(options);
   return Apply(std::move(op), q, k, v, leaf);
+}
+
+Tensor ChooseKeys(const Tensor& q, const Tensor& k, const Tensor& weights,
+                  const std::vector<AttentionSpan>& spans, int64_t top_k) {
+  ops::CheckSame("choose_keys", q, k);
+  ops::CheckSame("choose_keys", q, weights);
+  LORICA_CHECK(q.rank() == 3 && k.rank() == 3 && k.dim(1) == 1 && k.dim(2) == q.dim(2) &&
+                   (k.dim(2) == 1 || k.strides()[2] == 1) &&
+                   weights.shape() == Shape({q.dim(0), q.dim(1)}),
+               "[choose_keys] q [T, H, D], k [S, 1, D], weights [T, H] expected, found ", q.shape(),
+               ", ", k.shape(), ", ", weights.shape());
+  LORICA_CHECK(top_k > 0, "[choose_keys] some keys must be left, found top_k ", top_k);
+  AttentionOptions options;
+  options.spans = spans;
+  CheckSpans(options, q.dim(0), k.dim(0), false);
+  const Tensor qc = raw::Contiguous(q), wc = raw::Contiguous(weights);
+  Tensor chosen = Tensor::Empty(q.backend(), {q.dim(0), ChosenWords(spans)}, DType::kI64);
+  if (chosen.numel() > 0) {
+    q.backend().ChooseKeys({.spans = spans,
+                            .top_k = top_k,
+                            .q = qc.view(),
+                            .k = k.view(),
+                            .weights = wc.view(),
+                            .chosen = chosen.mutable_view()});
+  }
+  return chosen;
 }
 
 }  // namespace lorica

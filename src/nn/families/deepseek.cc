@@ -1,5 +1,7 @@
 // DeepSeek-V2, DeepSeek-V3 and GLM-4.7-Flash: latent attention, leading dense blocks, then mixtures
-// of experts with shared experts. DeepSeek-AI, "DeepSeek-V2", 2024; "DeepSeek-V3", 2024.
+// of experts with shared experts; DeepSeek-V3.2 and GLM-5: the same with sparse attention.
+// DeepSeek-AI, "DeepSeek-V2", 2024; "DeepSeek-V3", 2024; "DeepSeek-V3.2", 2025.
+#include <array>
 #include <nlohmann/json.hpp>
 
 #include "absl/strings/str_cat.h"
@@ -7,6 +9,7 @@
 #include "lorica/nn/families/expert_fields.h"
 #include "lorica/nn/families/expert_gguf.h"
 #include "lorica/nn/families/family.h"
+#include "lorica/nn/families/index_fields.h"
 #include "lorica/tensor/status.h"
 
 namespace lorica::internal {
@@ -50,6 +53,21 @@ constexpr absl::string_view kGgufKeys[] = {"nextn_predict_layers",
                                            "rope.scaling.yarn_log_multiplier"};
 // GLM-4.7-Flash.
 constexpr int64_t kLiteLayers = 47, kLiteVocabulary = 154880;
+
+constexpr absl::string_view kIndexKeys[] = {
+    "index_head_dim",  "index_n_heads",      "index_skip_topk_offset",  "index_topk",
+    "index_topk_freq", "index_topk_pattern", "indexer_rope_interleave", "indexer_types",
+    "layer_types",
+};
+
+// Those of both lists.
+constexpr auto kSparseKeys = [] {
+  std::array<absl::string_view, std::size(kKeys) + std::size(kIndexKeys)> keys{};
+  size_t count = 0;
+  for (const absl::string_view key : kKeys) keys[count++] = key;
+  for (const absl::string_view key : kIndexKeys) keys[count++] = key;
+  return keys;
+}();
 
 // A word that must be the one with which transformers computes, where it is there.
 absl::Status Expect(const JsonObject& json, absl::string_view key, absl::string_view value) {
@@ -161,6 +179,35 @@ absl::Status ReadGguf(const GgufFile& file, const std::string& prefix, ModelConf
   return absl::OkStatus();
 }
 
+// A flag that transformers doesn't read in these families, but others do.
+absl::Status ExpectFlag(const JsonObject& json, absl::string_view key, bool value) {
+  LORICA_ASSIGN_OR_RETURN(const bool found, json.BoolOr(key, value));
+  if (found == value) return absl::OkStatus();
+  return json.Wrong(key, absl::StrCat("expected ", value ? "true" : "false", ", found ",
+                                      found ? "true" : "false"));
+}
+
+absl::Status ReadSparse(const JsonObject& json, bool interleaved_index, ModelConfig& config) {
+  LORICA_RETURN_IF_ERROR(ReadV3(json, config));
+  LORICA_RETURN_IF_ERROR(ExpectFlag(json, "rope_interleave", true));
+  LORICA_RETURN_IF_ERROR(ExpectFlag(json, "indexer_rope_interleave", interleaved_index));
+  config.indexer.interleaved = interleaved_index;
+  return ReadIndex(json, config);
+}
+
+absl::Status ReadV32(const JsonObject& json, ModelConfig& config) {
+  LORICA_RETURN_IF_ERROR(ReadSparse(json, /*interleaved_index=*/false, config));
+  for (const absl::string_view key : {"indexer_types", "index_topk_freq", "index_topk_pattern"}) {
+    if (json.Has(key)) return json.Wrong(key, "expected none, every layer has an indexer");
+  }
+  return absl::OkStatus();
+}
+
+absl::Status ReadGlmDsa(const JsonObject& json, ModelConfig& config) {
+  LORICA_RETURN_IF_ERROR(ReadSparse(json, /*interleaved_index=*/true, config));
+  return ReadSharedChoices(json, config);
+}
+
 void WriteCommon(const ModelConfig& config, OrderedJson& json) {
   const LatentSizes& latent = config.latent;
   json["attention_bias"] = config.o_bias;
@@ -192,6 +239,20 @@ void WriteLite(const ModelConfig& config, OrderedJson& json) {
   WriteCommon(config, json);
   WriteSparseTypes(config, json);
   json["rope_interleave"] = config.rope.interleaved;
+}
+
+void WriteV32(const ModelConfig& config, OrderedJson& json) {
+  WriteCommon(config, json);
+  WriteSparseTypes(config, json);
+  WriteFirstDense(config, json);
+  WriteIndex(config, json);
+  json["num_nextn_predict_layers"] = 0;  // they aren't written
+}
+
+void WriteGlmDsa(const ModelConfig& config, OrderedJson& json) {
+  WriteV32(config, json);
+  WriteSharedChoices(config, json);
+  json["indexer_rope_interleave"] = config.indexer.interleaved;
 }
 
 }  // namespace
@@ -235,6 +296,35 @@ const Family& Glm4MoeLiteFamily() {
       .keys = kKeys,
       .read_json = ReadV3,
       .write_json = WriteLite};
+  return kFamily;
+}
+
+const Family& DeepseekV32Family() {
+  static constexpr Family kFamily = {
+      .name = "deepseek_v32",
+      .architecture = "DeepseekV32ForCausalLM",
+      .defaults = R"({"n_group": 8, "topk_group": 4, "first_k_dense_replace": 3,
+                      "routed_scaling_factor": 2.5, "n_shared_experts": 1,
+                      "num_nextn_predict_layers": 1, "index_topk": 2048, "index_n_heads": 64,
+                      "index_head_dim": 128})",
+      .latent = true,
+      .keys = kSparseKeys,
+      .read_json = ReadV32,
+      .write_json = WriteV32};
+  return kFamily;
+}
+
+const Family& GlmMoeDsaFamily() {
+  static constexpr Family kFamily = {
+      .name = "glm_moe_dsa",
+      .architecture = "GlmMoeDsaForCausalLM",
+      .defaults = R"({"first_k_dense_replace": 3, "routed_scaling_factor": 2.5,
+                      "n_shared_experts": 1, "num_nextn_predict_layers": 1, "index_topk": 2048,
+                      "index_n_heads": 32, "index_head_dim": 128})",
+      .latent = true,
+      .keys = kSparseKeys,
+      .read_json = ReadGlmDsa,
+      .write_json = WriteGlmDsa};
   return kFamily;
 }
 

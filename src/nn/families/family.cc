@@ -10,11 +10,11 @@ namespace {
 // Tables of pointers, because a registrar object in a static library is dropped by the linker. Of
 // two families with one GGUF architecture the first reads it.
 constexpr const Family& (*kFamilies[])() = {
-    LlamaFamily,      Qwen2Family,      Qwen3Family,    MistralFamily,     SmolLm3Family,
-    GraniteFamily,    Olmo2Family,      Gemma2Family,   Gemma3Family,      Phi3Family,
-    MixtralFamily,    Qwen2MoeFamily,   Qwen3MoeFamily, Qwen35MoeFamily,   OlmoeFamily,
-    DeepseekV2Family, DeepseekV3Family, Glm4MoeFamily,  Glm4MoeLiteFamily, MiniMaxM2Family,
-    GptOssFamily};
+    LlamaFamily,      Qwen2Family,      Qwen3Family,       MistralFamily,   SmolLm3Family,
+    GraniteFamily,    Olmo2Family,      Gemma2Family,      Gemma3Family,    Phi3Family,
+    MixtralFamily,    Qwen2MoeFamily,   Qwen3MoeFamily,    Qwen35MoeFamily, OlmoeFamily,
+    DeepseekV2Family, DeepseekV3Family, DeepseekV32Family, Glm4MoeFamily,   Glm4MoeLiteFamily,
+    GlmMoeDsaFamily,  MiniMaxM2Family,  GptOssFamily};
 
 }  // namespace
 

@@ -53,10 +53,12 @@ struct Family {
 
 const Family& DeepseekV2Family();
 const Family& DeepseekV3Family();
+const Family& DeepseekV32Family();
 const Family& Gemma2Family();
 const Family& Gemma3Family();
 const Family& Glm4MoeFamily();
 const Family& Glm4MoeLiteFamily();
+const Family& GlmMoeDsaFamily();
 const Family& GptOssFamily();
 const Family& GraniteFamily();
 const Family& LlamaFamily();

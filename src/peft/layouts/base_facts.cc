@@ -40,6 +40,7 @@ constexpr TypeRow kTypes[] = {
     {"gemma3_text", "gemma3", kPlain},
     {"deepseek_v2", "deepseek2", kPlain},
     {"deepseek_v3", "deepseek2", kPlain},
+    {"deepseek_v32", "", kPlain},
     {"glm4_moe", "glm4moe", kPlain},
     {"glm4_moe_lite", "deepseek2", kPlain},
     {"glm_moe_dsa", "glm-dsa", kPlain},

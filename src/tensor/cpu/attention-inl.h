@@ -4,6 +4,12 @@
 // A row's bits depend on its query and the keys that it sees, at their places in the sequence:
 // blocks of keys start at the sequence, every sum is a chain of the row's own, and no value of a
 // key that the row doesn't see is touched.
+//
+// Sparse attention runs through the same loops with scores of -infinity at the keys that a query
+// isn't left. What bounds the loop stays the product of queries and keys: queries choose each for
+// themselves, so gathering keys would read D values from memory for D multiply-adds, where a tile
+// here reads them once for six rows from the first-level cache. Blocks that no query of a task is
+// left a key of are skipped, unpacked, and so are tiles.
 #if defined(LORICA_TENSOR_CPU_ATTENTION_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef LORICA_TENSOR_CPU_ATTENTION_INL_H_
 #undef LORICA_TENSOR_CPU_ATTENTION_INL_H_
@@ -130,6 +136,9 @@ HWY_INLINE void AttentionTaskOf(const AttentionArgs& args, const AttentionTask& 
   const int64_t heads = args.q.shape[1], kv_heads = args.k.shape[1], group = heads / kv_heads;
   const int64_t head_size = args.q.shape[2], value_size = args.v.shape[2];
   const RowVisibility visibility(span, group, args.causal, args.window);
+  const ChosenKeys chosen(args.chosen);
+  const int64_t first_token = span.q_begin + task.row_begin / group;
+  const int64_t last_token = span.q_begin + (task.row_end - 1) / group;
   const int64_t rows = task.row_end - task.row_begin;
   const int64_t d_width = PaddedCols<A>(head_size), v_width = PaddedCols<A>(value_size);
   ScratchPlan plan(memory);
@@ -161,6 +170,7 @@ HWY_INLINE void AttentionTaskOf(const AttentionArgs& args, const AttentionTask& 
   const int64_t first_key = visibility.Keys(task.row_begin).begin;
   const int64_t last_key = visibility.Keys(task.row_end - 1).end;
   for (int64_t k0 = first_key / kKeyBlock * kKeyBlock; k0 < last_key; k0 += kKeyBlock) {
+    if (!chosen.Any(first_token, last_token + 1, k0)) continue;
     const int64_t keys = std::min(kKeyBlock, span.k_length - k0);
     PackRows(k, k0, keys, kKeyBlock, scratch.keys);
     TransposeKeys<kKeyBlock>(scratch.keys, d_width, head_size, scratch.keys_t);
@@ -168,26 +178,32 @@ HWY_INLINE void AttentionTaskOf(const AttentionArgs& args, const AttentionTask& 
     for (int64_t r0 = 0; r0 < rows; r0 += kAttentionTileRows) {
       const int64_t tile_rows = std::min<int64_t>(kAttentionTileRows, rows - r0);
       KeyRange visible[kAttentionTileRows];
+      uint64_t kept[kAttentionTileRows];
       int64_t tile_end = 0;
       for (int64_t r = 0; r < tile_rows; ++r) {
-        const KeyRange range = visibility.Keys(task.row_begin + r0 + r);
+        const int64_t row = task.row_begin + r0 + r;
+        const KeyRange range = visibility.Keys(row);
         visible[r].begin = std::clamp<int64_t>(range.begin - k0, 0, kKeyBlock);
         visible[r].end = std::clamp<int64_t>(range.end - k0, visible[r].begin, kKeyBlock);
-        if (visible[r].begin < visible[r].end) tile_end = visible[r].end;
+        kept[r] = chosen.Block(span.q_begin + row / visibility.group, k0) & BitsOf(visible[r]);
+        if (kept[r] != 0) tile_end = visible[r].end;
       }
       if (tile_end == 0) continue;
       MultiplyRows<kAttentionTileRows, false, false, A>(
           scratch.q + r0 * d_width, d_width, scratch.keys_t, kKeyBlock, PaddedCols<A>(tile_end),
           head_size, static_cast<A>(args.scale), scratch.scores, kKeyBlock);
       for (int64_t r = 0; r < tile_rows; ++r) {
-        if (visible[r].begin >= visible[r].end) continue;
-        if (args.softcap > 0) {
-          CapScores(scratch.scores + r * kKeyBlock, visible[r].begin, visible[r].end,
-                    static_cast<A>(args.softcap));
+        A* scores = scratch.scores + r * kKeyBlock;
+        const int64_t begin = visible[r].begin, end = visible[r].end;
+        if (begin >= end) continue;
+        if (kept[r] == 0) {  // a softmax of nothing would be NaN
+          std::fill(scores + begin, scores + end, A{0});
+          continue;
         }
-        UpdateSoftmax(scratch.scores + r * kKeyBlock, visible[r].begin, visible[r].end,
-                      scratch.o + (r0 + r) * v_width, v_width, scratch.max[r0 + r],
-                      scratch.sum[r0 + r]);
+        if (args.softcap > 0) CapScores(scores, begin, end, static_cast<A>(args.softcap));
+        HideKeys(kept[r], visible[r], scores);
+        UpdateSoftmax(scores, begin, end, scratch.o + (r0 + r) * v_width, v_width,
+                      scratch.max[r0 + r], scratch.sum[r0 + r]);
       }
       AddValues(scratch.scores, visible, tile_rows, scratch.values, v_width,
                 scratch.o + r0 * v_width);

@@ -118,8 +118,10 @@ template <typename A>
 struct GradBlock {
   const AttentionGradScratch<A>& scratch;
   const RowVisibility& visibility;
+  const ChosenKeys& chosen;
   int64_t d_width, v_width, head_size, value_size;
-  int64_t first_row;  // scratch row 0 is this row of the sequence
+  int64_t first_row;    // scratch row 0 is this row of the sequence
+  int64_t first_token;  // of the sequence
   A scale, softcap;
   bool want_dq, want_dkv;
 
@@ -162,13 +164,22 @@ struct GradBlock {
 
   void Tile(int64_t r0, int64_t rows, int64_t k0, A* p, A* ds) const {
     KeyRange visible[kAttentionTileRows];
+    uint64_t kept[kAttentionTileRows], any_kept = 0;
     int64_t tile_begin = kKeyBlock, tile_end = 0;
     for (int64_t r = 0; r < rows; ++r) {
-      const KeyRange range = visibility.Keys(first_row + r0 + r);
+      const int64_t row = first_row + r0 + r;
+      kept[r] = chosen.Block(first_token + row / visibility.group, k0);
+      any_kept |= kept[r];
+      const KeyRange range = visibility.Keys(row);
       visible[r].begin = std::clamp<int64_t>(range.begin - k0, 0, kKeyBlock);
       visible[r].end = std::clamp<int64_t>(range.end - k0, visible[r].begin, kKeyBlock);
       tile_begin = std::min(tile_begin, visible[r].begin);
       tile_end = std::max(tile_end, visible[r].end);
+    }
+    if (any_kept == 0) {
+      std::fill_n(p, rows * kScoreStride, A{0});
+      std::fill_n(ds, rows * kScoreStride, A{0});
+      return;
     }
     const int64_t cols = PaddedCols<A>(tile_end);
     MultiplyRows<kAttentionTileRows, false, false, A>(scratch.q + r0 * d_width, d_width,
@@ -184,6 +195,7 @@ struct GradBlock {
                     delta, softcap);
         delta = 0;
       }
+      HideKeys(kept[r], visible[r], p + r * kScoreStride);
       ScoreGradient(p + r * kScoreStride, ds + r * kScoreStride, visible[r].begin, visible[r].end,
                     scratch.lse[r0 + r], delta, scale);
     }
@@ -203,6 +215,7 @@ HWY_INLINE void AttentionGradTaskOf(const AttentionGradArgs& args, const Attenti
   const int64_t heads = args.q.shape[1], kv_heads = args.k.shape[1], group = heads / kv_heads;
   const int64_t head_size = args.q.shape[2], value_size = args.v.shape[2];
   const RowVisibility visibility(span, group, args.causal, args.window);
+  const ChosenKeys chosen(args.chosen);
   const int64_t d_width = PaddedCols<A>(head_size), v_width = PaddedCols<A>(value_size);
   const int64_t rows = task.row_end - task.row_begin, padded = PaddedRows(rows);
   ScratchPlan plan(memory);
@@ -236,11 +249,13 @@ HWY_INLINE void AttentionGradTaskOf(const AttentionGradArgs& args, const Attenti
 
   const GradBlock<A> block{scratch,
                            visibility,
+                           chosen,
                            d_width,
                            v_width,
                            head_size,
                            value_size,
                            task.row_begin,
+                           span.q_begin,
                            static_cast<A>(args.scale),
                            static_cast<A>(args.softcap),
                            task.want_dq,

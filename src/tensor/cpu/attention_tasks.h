@@ -6,8 +6,10 @@
 #define LORICA_TENSOR_CPU_ATTENTION_TASKS_H_
 
 #include <algorithm>
+#include <bit>
 #include <cstddef>
 #include <cstdint>
+#include <limits>
 
 #include "lorica/tensor/backend.h"
 
@@ -44,6 +46,49 @@ struct RowVisibility {
   }
 };
 
+// Which keys sparse attention leaves to a query: a word per block of keys (AttentionArgs::chosen).
+class ChosenKeys {
+ public:
+  explicit ChosenKeys(const TensorView& chosen) {
+    if (!chosen.defined()) return;
+    words_ = chosen.as<int64_t>();
+    stride_ = chosen.strides[0];
+  }
+
+  // Bit i stands for key k0 + i, k0 a multiple of kKeyBlock.
+  uint64_t Block(int64_t token, int64_t k0) const {
+    static_assert(kKeyBlock == 64);
+    if (words_ == nullptr) return ~uint64_t{0};
+    return static_cast<uint64_t>(words_[token * stride_ + k0 / kKeyBlock]);
+  }
+  // Whether any of the tokens [begin, end) is left a key of the block.
+  bool Any(int64_t begin, int64_t end, int64_t k0) const {
+    for (int64_t token = begin; token < end; ++token) {
+      if (Block(token, k0) != 0) return true;
+    }
+    return false;
+  }
+
+ private:
+  const int64_t* words_ = nullptr;  // null: every key
+  int64_t stride_ = 0;
+};
+
+// The bits [begin, end) of a block, 0 <= begin <= end <= kKeyBlock.
+inline uint64_t BitsOf(const KeyRange& range) {
+  if (range.begin == range.end) return 0;
+  const uint64_t below = ~uint64_t{0} >> (kKeyBlock - range.end);
+  return below >> range.begin << range.begin;
+}
+
+// scores[i] = -infinity for the keys i of `range` whose bits aren't set in `kept`.
+template <typename A>
+void HideKeys(uint64_t kept, const KeyRange& range, A* scores) {
+  for (uint64_t hidden = BitsOf(range) & ~kept; hidden != 0; hidden &= hidden - 1) {
+    scores[std::countr_zero(hidden)] = -std::numeric_limits<A>::infinity();
+  }
+}
+
 // Bytes of scratch that one task takes, handed out in pieces of whole cache lines. With a null base
 // it only counts.
 class ScratchPlan {
@@ -73,6 +118,11 @@ struct AttentionTask {
 struct AttentionGradTask {
   int64_t span, kv_head, row_begin, row_end, key_begin, key_end;
   bool want_dq, want_dkv;
+};
+
+// Queries [begin, end) of a span, whose keys are chosen.
+struct ChooseTask {
+  int64_t span, begin, end;
 };
 
 }  // namespace lorica::cpu

@@ -1,8 +1,8 @@
 // The CPU backend's class. Each family is defined in the file of its name: elementwise.cc,
 // reduce.cc, rows.cc (softmax, norm, SwiGLU), gather.cc, experts.cc, rope.cc, matmul.cc,
-// token_sum.cc, attention.cc, delta_rule.cc, cross_entropy.cc, adamw.cc. Those hold shapes, types
-// and threads; the SIMD loops stand in *-inl.h files that foreach_target compiles once per
-// instruction set.
+// token_sum.cc, attention.cc, choose_keys.cc, delta_rule.cc, cross_entropy.cc, adamw.cc. Those hold
+// shapes, types and threads; the SIMD loops stand in *-inl.h files that foreach_target compiles
+// once per instruction set.
 #ifndef LORICA_TENSOR_CPU_CPU_BACKEND_IMPL_H_
 #define LORICA_TENSOR_CPU_CPU_BACKEND_IMPL_H_
 
@@ -83,6 +83,7 @@ class CpuBackend final : public Backend {
                 const TokenSumArgs& args) override;
   void Attention(const AttentionArgs& args) override;
   void AttentionGrad(const AttentionGradArgs& args) override;
+  void ChooseKeys(const ChooseKeysArgs& args) override;
   void DeltaRule(const DeltaRuleArgs& args) override;
   void DeltaRuleGrad(const DeltaRuleGradArgs& args) override;
   void CrossEntropy(const CrossEntropyArgs& args) override;
