@@ -62,7 +62,11 @@ bool HasTokenizer(const std::string& model_path) {
     return IsFile(JoinPath(model_path, "tokenizer.json")) ||
            IsFile(JoinPath(model_path, "tokenizer.model"));
   }
-  return IsFile(model_path);
+  if (!IsFile(model_path) || !absl::EndsWith(model_path, ".gguf")) return IsFile(model_path);
+  const absl::StatusOr<GgufFile> file = GgufFile::Open(model_path);
+  if (!file.ok()) return true;
+  const absl::StatusOr<std::string> model = file->GetStringOr("tokenizer.ggml.model", "none");
+  return !model.ok() || (*model != "none" && *model != "no_vocab");
 }
 
 absl::StatusOr<Tokenizer> LoadTokenizer(const std::string& model_path) {

@@ -138,7 +138,7 @@ class StreamingDecoder {
 absl::StatusOr<Tokenizer> LoadTokenizer(const std::string& model_path);
 
 // Whether LoadTokenizer would find files to read at `model_path`, a folder or file (it may still
-// fail on them).
+// fail on them); of a GGUF file, whether it holds a tokenizer.
 bool HasTokenizer(const std::string& model_path);
 
 // Reads one `tokenizer.json`, without the configuration beside it: no BOS, EOS or padding id is

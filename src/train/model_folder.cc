@@ -15,6 +15,7 @@
 #include "lorica/nn/model_loader.h"
 #include "lorica/tensor/backend.h"
 #include "lorica/tensor/status.h"
+#include "lorica/text/tokenizer.h"
 
 namespace lorica::internal {
 namespace {
@@ -339,11 +340,13 @@ absl::StatusOr<WrittenWeights> WriteGgufAsFolder(const ChangedModel& changed,
   LORICA_RETURN_IF_ERROR(
       folder.WriteFile("generation_config.json", absl::string_view(generation.dump(2) + "\n")));
 
-  LORICA_ASSIGN_OR_RETURN(const GgufFile file, GgufFile::Open(source));
-  LORICA_ASSIGN_OR_RETURN(const TokenizerTexts texts, TokenizerTextsOfGguf(file));
-  LORICA_RETURN_IF_ERROR(folder.WriteFile("tokenizer.json", absl::string_view(texts.tokenizer)));
-  LORICA_RETURN_IF_ERROR(
-      folder.WriteFile("tokenizer_config.json", absl::string_view(texts.config)));
+  if (HasTokenizer(source)) {
+    LORICA_ASSIGN_OR_RETURN(const GgufFile file, GgufFile::Open(source));
+    LORICA_ASSIGN_OR_RETURN(const TokenizerTexts texts, TokenizerTextsOfGguf(file));
+    LORICA_RETURN_IF_ERROR(folder.WriteFile("tokenizer.json", absl::string_view(texts.tokenizer)));
+    LORICA_RETURN_IF_ERROR(
+        folder.WriteFile("tokenizer_config.json", absl::string_view(texts.config)));
+  }
 
   std::vector<Piece> pieces;
   ForEachParameter(model, [&](const std::string& path, Parameter& parameter) {

@@ -357,6 +357,11 @@ TEST_F(MergeModelTest, ExpertsAreWrittenWhereTheGgufFileHasThem) {
       ++changed;
     }
     EXPECT_GE(changed, 6);
+
+    // As a folder too, without a tokenizer as the file has none.
+    const auto folder = Merge(base, GoldenPath(name + "/adapter"), folder_ / name, "f32");
+    ASSERT_TRUE(folder.ok()) << folder.status();
+    EXPECT_EQ(Load(folder_ / name), Load(output));
   }
 }
 
