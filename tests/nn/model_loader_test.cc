@@ -198,6 +198,26 @@ TEST_F(ModelLoaderTest, KnownIdleTensorsAreFine) {
                     HasSubstr("tie_word_embeddings is true")));
 }
 
+// A layer that predicts a later token, behind the last one. GLM-5 has one whether its
+// configuration says so or not.
+TEST_F(ModelLoaderTest, PredictorsBehindTheLastLayerAreSkippedByName) {
+  const std::string golden = GoldenPath("models/glm_moe_dsa/model");
+  const auto loaded = LoadModel(golden, backend_, DType::kF32);
+  ASSERT_OK(loaded);
+  const auto error_with = [&](const std::string& name) {
+    EditableTensors tensors = TensorsOf(*loaded->model);
+    tensors[name] = tensors["model.norm.weight"];
+    TempFolder folder;
+    WriteFolder(folder / "m", loaded->model->config(), tensors);
+    WriteText(folder / "m/config.json", ReadText(JoinPath(golden, "config.json")));
+    return LoadError(folder / "m", backend_);
+  };
+  EXPECT_EQ(error_with("model.layers.3.eh_proj.weight"), "");
+  EXPECT_EQ(error_with("model.layers.3.self_attn.indexer.k_norm.weight"), "");
+  EXPECT_THAT(error_with("model.layers.4.enorm.weight"), HasSubstr("no place for it"));
+  EXPECT_THAT(error_with("model.layers.2.enorm.weight"), HasSubstr("no place for it"));
+}
+
 TEST_F(ModelLoaderTest, BrokenFilesAreErrors) {
   auto model = TinyModel(backend_, DType::kF32);
   TempFolder folder;
