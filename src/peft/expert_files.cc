@@ -101,6 +101,8 @@ absl::StatusOr<AdapterSet> FitStoredAdapter(const StoredAdapter& stored, Module&
         absl::StrCat("the adapter brings base weights (", stored.left_behind[0],
                      "), which isn't supported beside adapters of experts"));
   }
+  LORICA_ASSIGN_OR_RETURN(std::vector<SavedRouter> routers,
+                          FitRouters(stored.saved, root, "the adapter"));
   const bool split =
       std::any_of(stored.modules.begin(), stored.modules.end(), [](const StoredModule& module) {
         return module.kind == StoredModule::Kind::kExperts &&
@@ -148,6 +150,7 @@ absl::StatusOr<AdapterSet> FitStoredAdapter(const StoredAdapter& stored, Module&
   }
   Freeze(root);
   AdapterSet set(std::move(modules));
+  set.set_routers(std::move(routers));
   set.Attach();
   return set;
 }
@@ -180,6 +183,11 @@ StoredAdapter StoredAdapterOf(const AdapterSet& set, int slot, const ExpertForm&
         break;
     }
     stored.modules.push_back(std::move(one));
+  }
+  for (const SavedRouter& router : set.routers()) {
+    for (const RouterPart& part : PartsOf(*router.router)) {
+      stored.saved.push_back({router.path, std::string(part.name), part.Values()});
+    }
   }
   return stored;
 }

@@ -62,7 +62,7 @@ class TrainingCheckpointTest : public ::testing::Test {
     Step(*optimizer);
     saved_ = All(*optimizer);
     const absl::StatusOr<std::string> path =
-        SaveTraining(PosixFiles(), folder_ / "checkpoints", State(*optimizer), *optimizer, best);
+        SaveTraining(PosixFiles(), folder_ / "checkpoints", State(*optimizer), *optimizer, {}, best);
     EXPECT_TRUE(path.ok()) << path.status();
     return *path;
   }
@@ -71,7 +71,7 @@ class TrainingCheckpointTest : public ::testing::Test {
     if (!reader.ok()) return reader.status();
     const absl::StatusOr<TrainingState> state = ReadTrainingState(*reader);
     if (!state.ok()) return state.status();
-    return LoadTraining(*reader, *state, fresh, optimizer, &best_);
+    return LoadTraining(*reader, *state, fresh, optimizer, {}, &best_);
   }
 
   ThreadPool pool_{1};
@@ -136,7 +136,7 @@ TEST_F(TrainingCheckpointTest, StateThatWasLostIsAnError) {
   TrainingState state = State(*optimizer);
   state.step = state.clock = 3;  // claims steps that never were
   const absl::StatusOr<std::string> path =
-      SaveTraining(PosixFiles(), folder_ / "checkpoints", state, *optimizer, {});
+      SaveTraining(PosixFiles(), folder_ / "checkpoints", state, *optimizer, {}, {});
   ASSERT_TRUE(path.ok());
   const absl::Status status = Load(*path, *optimizer);
   EXPECT_EQ(status.code(), absl::StatusCode::kDataLoss);
