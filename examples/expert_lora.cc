@@ -4,6 +4,7 @@
 #include <cstdio>
 
 #include "lorica/lorica.h"
+#include "lorica/tensor/status.h"
 
 namespace {
 
