@@ -288,6 +288,7 @@ absl::Status SavePeftAdapter(FileSystem& files, const std::string& folder, const
   LORICA_CHECK(!set.empty(), "[adapter] nothing to save");
   LORICA_CHECK(set.replaced().empty(), "[adapter] replaced weights can't be saved");
   const bool experts =
+      options.form.in_model ||
       std::any_of(set.modules().begin(), set.modules().end(), [](const AdaptedModule& module) {
         return module.host->kind() == AdapterHost::Kind::kGroupedLinear;
       });

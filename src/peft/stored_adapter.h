@@ -50,6 +50,9 @@ struct ExpertForm {
   // Files of the model with one tensor an expert say block_sparse_moe.experts.N.w1, w3, w2 for
   // gate, up, down (Mixtral, MiniMax).
   bool numbered_names = false;
+  // The model has experts, whether the adapter is for some or not: PEFT then takes names such as
+  // gate_proj for theirs.
+  bool in_model = false;
 };
 
 // A parameter or buffer that an adapter brings in full (PEFT's modules_to_save).

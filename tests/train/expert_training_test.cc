@@ -326,6 +326,41 @@ TEST_F(ExpertTraining, MergingAndConvertingKeepRouters) {
               HasSubstr("brings in full"));
 }
 
+// PEFT takes names such as gate_proj for parts of experts in every model that has some, so those of
+// dense and shared MLPs are named as parameters, whatever else is adapted.
+TEST_F(ExpertTraining, DenseModulesBesideExpertsAreNamedAsPeftReachesThem) {
+  SftOptions options = MoeOptions("run");
+  options.target = {"*_proj"};
+  const SftResult result = MustRun(options);
+  const std::string path = result.result_path + "/adapter_config.json";
+  nlohmann::json config = nlohmann::json::parse(ReadText(path));
+  const std::vector<std::string> parameters = config["target_parameters"];
+  EXPECT_THAT(parameters, ::testing::Contains("model.layers.0.mlp.gate_proj.weight"));
+  EXPECT_THAT(parameters,
+              ::testing::Contains("model.layers.1.mlp.shared_experts.down_proj.weight"));
+  for (const std::string name : config["target_modules"]) {
+    EXPECT_FALSE(absl::EndsWith(name, "gate_proj")) << name;
+  }
+  GoldenModel base("deepseek_v3", DType::kF32);
+  const auto load = [&] {
+    return LoadPeftAdapter(result.result_path, *base.model, *base.backend, DType::kF32);
+  };
+  const absl::StatusOr<AdapterSet> set = load();
+  ASSERT_TRUE(set.ok()) << set.status();
+  EXPECT_EQ(set->modules().size(), PlanSft(options)->modules.size());
+  SftOptions second = MoeOptions("second");
+  second.target.clear();
+  second.lora_rank.reset();
+  second.init_adapter = result.result_path;
+  second.lr = 0;
+  MustRun(second);
+  EXPECT_EQ(AdapterTensors(options), AdapterTensors(second));
+
+  config["target_parameters"].push_back("model.layers.7.mlp.up_proj.weight");
+  WriteText(path, config.dump());
+  EXPECT_THAT(std::string(load().status().message()), HasSubstr("model.layers.7.mlp.up_proj"));
+}
+
 TEST_F(ExpertTraining, AnAdapterThatLacksAPartOfARouterIsRefused) {
   SftOptions options = MoeOptions("run");
   options.train_router = true;

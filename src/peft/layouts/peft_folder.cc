@@ -83,6 +83,24 @@ absl::StatusOr<std::vector<SavedTensor>> ReadSaved(const FactorTable& table,
   return tensors;
 }
 
+// Dense weights that target_parameters names have factors. (Those of experts are looked at with
+// their layout.)
+absl::Status CheckWeightsNamed(const FactorTable& table, const PeftLayoutConfig& config) {
+  for (const std::string& name : config.target_parameters) {
+    if (!absl::EndsWith(name, ".weight")) continue;
+    if (std::any_of(table.pairs().begin(), table.pairs().end(), [&](const FactorPair& pair) {
+          const std::string weight = absl::StrCat(pair.path, ".weight");
+          return weight == name || absl::EndsWith(weight, absl::StrCat(".", name));
+        })) {
+      continue;
+    }
+    return absl::InvalidArgumentError(
+        absl::StrCat(table.where(), ": has no factors for ", Quoted(name),
+                     ", which target_parameters of adapter_config.json names"));
+  }
+  return absl::OkStatus();
+}
+
 }  // namespace
 
 absl::StatusOr<ReadAdapter> ReadPeftFolder(const std::string& folder, Backend& backend,
@@ -125,6 +143,9 @@ absl::StatusOr<ReadAdapter> ReadPeftFolder(const std::string& folder, Backend& b
     adapter.form.interleaved = *config.interleaved;
     adapter.form.transposed = *config.interleaved;
   }
+  LORICA_RETURN_IF_ERROR(CheckWeightsNamed(table, config));
+  // Dense weights are named as parameters where modules of their name are taken for experts.
+  adapter.form.in_model = adapter.form.in_model || !config.target_parameters.empty();
   for (const auto& [key, pair] : experts) {
     adapter.form.numbered_names = adapter.form.numbered_names || key.numbered_names;
   }

@@ -30,9 +30,11 @@ bool TakenForExperts(absl::string_view path) {
 
 // The model has experts, adapted or not.
 bool HasExperts(const StoredAdapter& adapter) {
-  return std::any_of(adapter.modules.begin(), adapter.modules.end(), [](const StoredModule& m) {
-    return m.kind == StoredModule::Kind::kExperts || absl::StrContains(m.path, ".shared_expert");
-  });
+  return adapter.form.in_model ||
+         std::any_of(adapter.modules.begin(), adapter.modules.end(), [](const StoredModule& m) {
+           return m.kind == StoredModule::Kind::kExperts ||
+                  absl::StrContains(m.path, ".shared_expert");
+         });
 }
 
 // `as_parameters`: the reader is PEFT, with the rule above.
