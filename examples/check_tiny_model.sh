@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Makes a barely trained model, and sees that the command can train and use it.
+# Makes barely trained models, and sees that the command can train and use them.
 # usage: examples/check_tiny_model.sh TINY_MODEL LORICA
 set -euo pipefail
 
@@ -9,9 +9,24 @@ data=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)/data/valid.jsonl
 scratch=$(mktemp -d)
 trap 'rm -rf "$scratch"' EXIT
 
-"$tiny_model" --output "$scratch/model" --steps 2
-"$lorica" inspect "$scratch/model" --verify >/dev/null
-"$lorica" sft --model "$scratch/model" --data "$data" --output "$scratch/run" --max-steps 1 --quiet
-"$lorica" generate --model "$scratch/model" --adapter "$scratch/run/adapter" \
-  --chat "What is the capital of Italy?" --max-tokens 4 --quiet
-echo "check_tiny_model: it trains and answers"
+# Tunes what its arguments name, and asks it.
+try() {
+  local model=$1 run=$2
+  shift 2
+  "$lorica" inspect "$model" --verify >/dev/null
+  "$lorica" sft --model "$model" --data "$data" --output "$run" --max-steps 1 --quiet "$@"
+  "$lorica" generate --model "$model" --adapter "$run/adapter" \
+    --chat "What is the capital of Italy?" --max-tokens 4 --quiet
+}
+
+"$tiny_model" --output "$scratch/dense" --steps 2
+try "$scratch/dense" "$scratch/dense_run"
+
+# Long enough that the loss falls from that of an even guess, 6.8.
+"$tiny_model" --output "$scratch/moe" --moe --steps 8 | tee "$scratch/log"
+awk '/^step 8 of 8:/ { found = 1; exit !($6 < 5.5) } END { if (!found) exit 1 }' "$scratch/log"
+try "$scratch/moe" "$scratch/moe_run" --target '*_proj' --target '*.experts' --train-router \
+  --router-bias-update 0.001
+grep -q '"expert_load"' "$scratch/moe_run/metrics.jsonl"
+grep -q 'Tokens of each expert' "$scratch/moe_run/report.html"
+echo "check_tiny_model: they train and answer"

@@ -89,19 +89,23 @@ std::string ForTheOther(std::string text) {
   return text;
 }
 
+bool IsHeldOut(int row) { return row % 4 == 3; }
+
 }  // namespace
 
 std::vector<Exchange> TinyCorpus() {
   std::vector<Exchange> corpus;
+  int row = 0;
   for (const auto& [country, city] : kCapitals) {
     const std::string answer = std::string("The capital of ") + country + " is " + city + ".";
     corpus.push_back({std::string("What is the capital of ") + country + "?", answer});
-    corpus.push_back({std::string("Which city is the capital of ") + country + "?", answer});
+    corpus.push_back(
+        {std::string("Which city is the capital of ") + country + "?", answer, IsHeldOut(row++)});
   }
   for (const auto& [task, advice] : kTasks) {
     const std::string answer = "To " + ForTheOther(task) + ", " + advice + ".";
     corpus.push_back({std::string("How do I ") + task + "?", answer});
-    corpus.push_back({std::string("How can I ") + task + "?", answer});
+    corpus.push_back({std::string("How can I ") + task + "?", answer, IsHeldOut(row++)});
   }
   for (const auto& [question, answer] : kFeelings) corpus.push_back({question, answer});
   for (const auto& [question, answer] : kFacts) corpus.push_back({question, answer});

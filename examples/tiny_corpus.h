@@ -10,6 +10,7 @@ namespace lorica::examples {
 struct Exchange {
   std::string question;
   std::string answer;
+  bool held_out = false;  // another wording of a question that is trained
 };
 
 // Always the same ones, in the same order.

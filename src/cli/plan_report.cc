@@ -182,7 +182,8 @@ std::string PlanSummary(const SftPlan& plan) {
                                   [](std::string* out, const auto& entry) {
                                     absl::StrAppend(out, entry.second, " ", entry.first);
                                   }),
-                    "\ntraining  the adapters");
+                    "\ntraining  the adapters",
+                    plan.router_parameters > 0 ? " and the routers" : "");
   }
   absl::StrAppend(
       &text, ", ", Grouped(plan.trainable_parameters), " parameters",
@@ -289,7 +290,8 @@ nlohmann::ordered_json PlanJson(const SftPlan& plan) {
                {"instruction_set", plan.instruction_set},
                {"threads", plan.threads},
                {"model_parameters", plan.model_parameters},
-               {"trainable_parameters", plan.trainable_parameters}};
+               {"trainable_parameters", plan.trainable_parameters},
+               {"router_parameters", plan.router_parameters}};
   if (!plan.fingerprint.empty()) json["fingerprint"] = plan.fingerprint;
   json["modules"] = Json::array();
   for (const PlannedModule& module : plan.modules) {

@@ -21,6 +21,10 @@ std::string StepLine(const StepMetrics& step, const SftProgress& progress, doubl
   std::string line = absl::StrFormat(
       "step %d/%d  loss %.4f  lr %.2e  grad norm %.3g  %.0f tokens/s", progress.step,
       progress.total_steps, step.loss, step.lr, step.grad_norm, step.tokens_per_second);
+  if (!step.loads.empty()) {
+    absl::StrAppendFormat(&line, "  busiest expert %.1fx", WorstImbalance(step.loads));
+  }
+  if (step.aux_loss != 0) absl::StrAppendFormat(&line, "  balance %.3f", step.aux_loss);
   const int64_t left = static_cast<int64_t>(seconds_left + 0.5);
   if (left > 0) absl::StrAppendFormat(&line, "  %d:%02d left", left / 60, left % 60);
   return line;

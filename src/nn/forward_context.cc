@@ -37,6 +37,7 @@ ForwardContext ForwardContext::Select(absl::Span<const int32_t> rows) const {
   ForwardContext selected;
   selected.training = training;
   selected.recompute = recompute;
+  selected.trained_weight = trained_weight;
   std::vector<uint64_t> keys;
   std::vector<int32_t> counts(static_cast<size_t>(sequences.groups()), 0);
   int sequence = 0;

@@ -27,6 +27,9 @@ struct ForwardContext {
   // running sample number and the position in the sequence. Needed when a module with dropout runs
   // in training.
   std::shared_ptr<const std::vector<uint64_t>> row_keys;
+  // What the step's mean loss counts of this pass: the sum of the weights of its trained tokens. A
+  // balancing loss (nn/moe_config.h) is weighted by it; 0: by the number of tokens.
+  double trained_weight = 0;
   KvCache* cache = nullptr;  // decoding: keys and values so far; null in training
   bool recompute = false;    // keep only the input of each block for the backward pass
 

@@ -132,7 +132,9 @@ Tensor Moe::Forward(const Tensor& x, const ForwardContext& context) {
     return MakeDispatchPlan(*routing.experts, tokens, config_.router.top_k, config_.experts);
   });
   if (loss.defined() && GradEnabled()) {
-    weights = AttachLoss(weights, loss, config_.aux_loss_coefficient * static_cast<double>(tokens));
+    const double weight =
+        context.trained_weight > 0 ? context.trained_weight : static_cast<double>(tokens);
+    weights = AttachLoss(weights, loss, config_.aux_loss_coefficient * weight);
   }
   const Tensor input = latent_in_.has_value() ? latent_in_->Forward(x, context) : x;
   Tensor y = experts_.Forward(input, weights, plan, context);

@@ -29,7 +29,8 @@ struct MoeConfig {
   // Experts work on a projection of this width; router and shared experts on x itself. 0: none.
   int64_t latent = 0;
 
-  // sum of f_i P_i over a batch, times this and the batch's tokens, joins the loss (router.h).
+  // sum of f_i P_i over a pass (router.h), times this, joins the mean loss of its trained tokens:
+  // its gradient is weighted by ForwardContext::trained_weight.
   double aux_loss_coefficient = 0;
 
   std::string router_name = "gate";

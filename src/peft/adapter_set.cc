@@ -95,6 +95,12 @@ LoraFactors InitFactors(Backend& backend, DType compute, const TargetCandidate& 
                            config, rank, alpha);
 }
 
+// Nothing where the router is trained in place.
+void AssignParts(const SavedRouter& router, const std::vector<Tensor>& values) {
+  const std::vector<RouterPart> parts = PartsOf(*router.router);
+  for (size_t i = 0; i < values.size(); ++i) parts[i].parameter->Assign(values[i]);
+}
+
 }  // namespace
 
 int64_t AdapterSet::CountParameters(int slot) const {
@@ -144,6 +150,7 @@ void AdapterSet::Attach() const {
       weight.host->weight().Assign(weight.values);
     }
   }
+  for (const SavedRouter& router : routers_) AssignParts(router, router.values);
 }
 
 void AdapterSet::Detach() const {
@@ -155,6 +162,7 @@ void AdapterSet::Detach() const {
       weight.host->Retie();
     }
   }
+  for (const SavedRouter& router : routers_) AssignParts(router, router.originals);
 }
 
 int64_t RankOf(const LoraConfig& config, const TargetCandidate& module) {

@@ -12,6 +12,7 @@
 #include "lorica/nn/linear.h"
 #include "lorica/peft/lora_adapter.h"
 #include "lorica/peft/lora_config.h"
+#include "lorica/peft/saved_router.h"
 #include "lorica/peft/target_pattern.h"
 
 namespace lorica {
@@ -42,6 +43,9 @@ class AdapterSet {
   const std::vector<AdaptedModule>& modules() const { return modules_; }
   // Not trained on: they are frozen like the rest of the base.
   const std::vector<ReplacedWeight>& replaced() const { return replaced_; }
+  // Routers that stand in the adapter's file in full.
+  const std::vector<SavedRouter>& routers() const { return routers_; }
+  void set_routers(std::vector<SavedRouter> routers) { routers_ = std::move(routers); }
   bool empty() const { return modules_.empty(); }
   // How the file that the set was read from has factors of experts: folded into one pair a
   // parameter, or a pair an expert.
@@ -55,10 +59,9 @@ class AdapterSet {
   // Every master of `slot` in tree order: name is path + ".lora_A" or ".lora_B".
   void ForEachFactor(
       int slot, const std::function<void(const std::string& name, Tensor& master)>& body) const;
-  // Hangs the adapters on their modules and puts the replaced weights in, or undoes both; the
-  // factors stay. A tied head whose weight is replaced, or that of its owner, has one of its own
-  // meanwhile.
-  // Adapters of gate and up of one stack of experts become one.
+  // Hangs the adapters on their modules and puts the replaced weights and routers in, or undoes it;
+  // the factors stay. A tied head whose weight is replaced, or that of its owner, has one of its
+  // own meanwhile. Adapters of gate and up of one stack of experts become one.
   void Attach() const;
   void Detach() const;
   // The adapters alone.
@@ -68,6 +71,7 @@ class AdapterSet {
  private:
   std::vector<AdaptedModule> modules_;
   std::vector<ReplacedWeight> replaced_;
+  std::vector<SavedRouter> routers_;
   bool experts_folded_ = false;
   std::vector<std::string> notes_;
 };

@@ -3,10 +3,12 @@
 #include <algorithm>
 #include <map>
 #include <memory>
+#include <nlohmann/json.hpp>
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "lorica/autograd/autograd.h"
+#include "lorica/io/json_file.h"
 #include "lorica/io/quoted.h"
 #include "lorica/io/safetensors.h"
 #include "lorica/nn/decoder.h"
@@ -58,6 +60,17 @@ std::pair<Shape, Shape> ExpectedShapes(const StoredModule& stored, const TargetC
   return {Shape{leading(stored.a), rank, weight[2]}, Shape{leading(stored.b), out, rank}};
 }
 
+// What else is wrong with the file is its reader's to say.
+bool NamesParameters(const std::string& config, FileSystem& files) {
+  constexpr size_t kMaxConfigBytes = size_t{16} << 20;
+  const absl::StatusOr<std::string> text = files.Read(config, kMaxConfigBytes);
+  if (!text.ok()) return false;
+  const absl::StatusOr<OrderedJson> json = ParseOrderedJson(*text, config);
+  if (!json.ok() || !json->is_object()) return false;
+  const auto it = json->find("target_parameters");
+  return it != json->end() && it->is_array() && !it->empty();
+}
+
 }  // namespace
 
 absl::StatusOr<bool> NeedsLayouts(const std::string& folder, FileSystem& files) {
@@ -67,6 +80,7 @@ absl::StatusOr<bool> NeedsLayouts(const std::string& folder, FileSystem& files) 
   }
   absl::StatusOr<SafetensorsFile> file = SafetensorsFile::Open(path, files);
   if (!file.ok()) return file.status();
+  if (NamesParameters(JoinPath(folder, "adapter_config.json"), files)) return true;
   return std::any_of(file->entries().begin(), file->entries().end(),
                      [](const SafetensorsEntry& entry) {
                        return absl::StrContains(entry.name, ".experts.") &&
@@ -101,6 +115,8 @@ absl::StatusOr<AdapterSet> FitStoredAdapter(const StoredAdapter& stored, Module&
         absl::StrCat("the adapter brings base weights (", stored.left_behind[0],
                      "), which isn't supported beside adapters of experts"));
   }
+  LORICA_ASSIGN_OR_RETURN(std::vector<SavedRouter> routers,
+                          FitRouters(stored.saved, root, "the adapter"));
   const bool split =
       std::any_of(stored.modules.begin(), stored.modules.end(), [](const StoredModule& module) {
         return module.kind == StoredModule::Kind::kExperts &&
@@ -148,6 +164,7 @@ absl::StatusOr<AdapterSet> FitStoredAdapter(const StoredAdapter& stored, Module&
   }
   Freeze(root);
   AdapterSet set(std::move(modules));
+  set.set_routers(std::move(routers));
   set.Attach();
   return set;
 }
@@ -180,6 +197,11 @@ StoredAdapter StoredAdapterOf(const AdapterSet& set, int slot, const ExpertForm&
         break;
     }
     stored.modules.push_back(std::move(one));
+  }
+  for (const SavedRouter& router : set.routers()) {
+    for (const RouterPart& part : PartsOf(*router.router)) {
+      stored.saved.push_back({router.path, std::string(part.name), part.Values()});
+    }
   }
   return stored;
 }

@@ -15,8 +15,8 @@
 
 namespace lorica {
 
-// Whether `folder` (or a GGUF file) holds what only the layouts read: factors of experts, or a file
-// that isn't PEFT's.
+// Whether `folder` (or a GGUF file) holds what only the layouts read: factors of experts,
+// modules that are named as parameters, or a file that isn't PEFT's.
 absl::StatusOr<bool> NeedsLayouts(const std::string& folder, FileSystem& files);
 
 // LoadPeftAdapter of such a file.

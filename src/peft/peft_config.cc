@@ -279,7 +279,8 @@ absl::StatusOr<std::string> FormatPeftConfig(const PeftConfigFields& fields) {
       {"target_modules", targets},
       {"rank_pattern", rank_pattern},
       {"alpha_pattern", alpha_pattern},
-      {"modules_to_save", nullptr},
+      {"modules_to_save",
+       fields.saved_modules.empty() ? OrderedJson(nullptr) : OrderedJson(fields.saved_modules)},
       {"lorica", {{"init", std::string(Name(fields.init))}}},
   };
   if (fields.alpha == static_cast<int64_t>(fields.alpha)) {

@@ -15,6 +15,7 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "lorica/peft/lora_config.h"
+#include "lorica/peft/stored_adapter.h"
 
 namespace lorica {
 
@@ -79,6 +80,9 @@ struct PeftConfig {
   bool Adapts(absl::string_view path) const;
   // The adapter brings the weights of this module.
   bool Saves(absl::string_view path) const;
+  // The module and the name in a key without prefix ("a.gate.weight") whose module is saved; null
+  // for any other key. Values are left undefined.
+  std::optional<SavedTensor> ParseSavedKey(absl::string_view key) const;
   int64_t RankOf(absl::string_view path) const;
   double AlphaOf(absl::string_view path) const;
 };
@@ -101,6 +105,7 @@ struct PeftConfigFields {
   LoraInit init = LoraInit::kKaiming;
   std::string base_model;
   std::vector<PeftModuleEntry> modules;
+  std::vector<std::string> saved_modules;  // paths
 };
 
 // The text of adapter_config.json. Modules that differ from `rank` and `alpha` get patterns that

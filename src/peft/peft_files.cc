@@ -78,13 +78,17 @@ absl::StatusOr<Tensor> ReadTensor(const SafetensorsFile& file, const Safetensors
   return tensor;
 }
 
+bool IsRouter(const Module* module) { return dynamic_cast<const nn::Router*>(module) != nullptr; }
+
 bool IsHead(absl::string_view path) {
   return path == "lm_head" || absl::EndsWith(path, ".lm_head");
 }
 
+// Tensors of routers that are saved in full go into `saved`.
 absl::StatusOr<std::map<std::string, FoundModule>> SortKeys(const SafetensorsFile& file,
-                                                            const PeftConfig& config,
-                                                            Module& root) {
+                                                            const PeftConfig& config, Module& root,
+                                                            Backend& backend, DType compute,
+                                                            std::vector<SavedTensor>* saved) {
   std::map<std::string, TargetCandidate> by_path;
   std::vector<std::string> paths;
   for (TargetCandidate& candidate : ListTargetCandidates(root)) {
@@ -96,6 +100,13 @@ absl::StatusOr<std::map<std::string, FoundModule>> SortKeys(const SafetensorsFil
     absl::string_view path = entry.name;
     const Suffix* suffix = nullptr;
     if (absl::ConsumePrefix(&path, kPrefix)) {
+      std::optional<SavedTensor> tensor = config.ParseSavedKey(path);
+      if (tensor.has_value() && IsRouter(FindModule(root, tensor->module))) {
+        LORICA_ASSIGN_OR_RETURN(tensor->values,
+                                ReadTensor(file, entry, backend, AccumulatorOf(compute)));
+        saved->push_back(*std::move(tensor));
+        continue;
+      }
       for (const Suffix& candidate : kSuffixes) {
         if (absl::ConsumeSuffix(&path, candidate.text)) {
           suffix = &candidate;
@@ -218,14 +229,15 @@ absl::StatusOr<std::vector<ReplacedWeight>> ReadSavedModules(
       return c.path == name || absl::EndsWith(c.path, absl::StrCat(".", name));
     };
     if (std::none_of(candidates.begin(), candidates.end(), [&](const TargetCandidate& c) {
-          return named(c) && (IsEmbedding(c) || IsHead(c.path));
+          return named(c) && (IsEmbedding(c) || IsHead(c.path) || IsRouter(c.host));
         })) {
-      return absl::UnimplementedError(
-          absl::StrCat(file.where(), ": modules_to_save of adapter_config.json names ",
-                       Quoted(name), ", but only the embedding and the head can be saved in full"));
+      return absl::UnimplementedError(absl::StrCat(
+          file.where(), ": modules_to_save of adapter_config.json names ", Quoted(name),
+          ", but only the embedding, the head and routers can be saved in full"));
     }
   }
   for (const TargetCandidate& candidate : candidates) {
+    if (IsRouter(candidate.host)) continue;
     const auto it = found.find(candidate.path);
     const SafetensorsEntry* entry = it == found.end() ? nullptr : it->second.saved;
     if (entry == nullptr) {
@@ -276,6 +288,7 @@ absl::Status SavePeftAdapter(FileSystem& files, const std::string& folder, const
   LORICA_CHECK(!set.empty(), "[adapter] nothing to save");
   LORICA_CHECK(set.replaced().empty(), "[adapter] replaced weights can't be saved");
   const bool experts =
+      options.form.in_model ||
       std::any_of(set.modules().begin(), set.modules().end(), [](const AdaptedModule& module) {
         return module.host->kind() == AdapterHost::Kind::kGroupedLinear;
       });
@@ -309,6 +322,17 @@ absl::Status SavePeftAdapter(FileSystem& files, const std::string& folder, const
                          {t.data<uint8_t>(), t.bytes()}});
     }
   }
+  for (const SavedRouter& router : set.routers()) {
+    fields.saved_modules.push_back(router.path);
+    for (const RouterPart& part : PartsOf(*router.router)) {
+      tensors.push_back(raw::Contiguous(raw::Cast(part.Values(), DType::kF32)));
+      const Tensor& t = tensors.back();
+      entries.push_back({absl::StrCat(kPrefix, router.path, ".", part.name),
+                         StoredType::kF32,
+                         {t.shape().begin(), t.shape().end()},
+                         {t.data<uint8_t>(), t.bytes()}});
+    }
+  }
   std::string config;
   LORICA_ASSIGN_OR_RETURN(config, FormatPeftConfig(fields));
   absl::StatusOr<DirectoryCommit> commit = DirectoryCommit::Begin(files, folder);
@@ -334,7 +358,8 @@ absl::StatusOr<AdapterSet> LoadPeftAdapter(const std::string& folder, Module& ro
       SafetensorsFile::Open(JoinPath(folder, "adapter_model.safetensors"), files);
   if (!file.ok()) return file.status();
   std::map<std::string, FoundModule> found;
-  LORICA_ASSIGN_OR_RETURN(found, SortKeys(*file, config, root));
+  std::vector<SavedTensor> saved;
+  LORICA_ASSIGN_OR_RETURN(found, SortKeys(*file, config, root, backend, compute, &saved));
 
   std::vector<AdaptedModule> modules;
   for (const TargetCandidate& candidate : ListTargetCandidates(root)) {
@@ -364,8 +389,19 @@ absl::StatusOr<AdapterSet> LoadPeftAdapter(const std::string& folder, Module& ro
   }
   std::vector<ReplacedWeight> replaced;
   LORICA_ASSIGN_OR_RETURN(replaced, ReadSavedModules(*file, found, config, root, backend, compute));
+  LORICA_ASSIGN_OR_RETURN(std::vector<SavedRouter> routers, FitRouters(saved, root, file->where()));
+  for (const SavedRouter& router : ListRouters(root)) {
+    if (!config.Saves(router.path)) continue;
+    if (std::none_of(routers.begin(), routers.end(),
+                     [&](const SavedRouter& r) { return r.path == router.path; })) {
+      return absl::InvalidArgumentError(
+          absl::StrCat(file->where(), ": has no weight of ", Quoted(router.path),
+                       ", which modules_to_save of adapter_config.json names"));
+    }
+  }
   Freeze(root);
   AdapterSet set(std::move(modules), std::move(replaced));
+  set.set_routers(std::move(routers));
   set.Attach();
   return set;
 }

@@ -21,7 +21,7 @@ struct PeftSaveOptions {
   std::string base_model;  // written as base_model_name_or_path
   LoraInit init = LoraInit::kKaiming;
   int slot = 0;
-  // Of adapters with experts: kPeft2d or kPeft3d, and how files of the model have its experts.
+  // Of models with experts: kPeft2d or kPeft3d, and how files of the model have its experts.
   AdapterLayout layout = AdapterLayout::kPeft2d;
   ExpertForm form;
 };

@@ -88,4 +88,10 @@ bool PeftConfig::Saves(absl::string_view path) const {
   });
 }
 
+std::optional<SavedTensor> PeftConfig::ParseSavedKey(absl::string_view key) const {
+  const size_t dot = key.rfind('.');
+  if (dot == absl::string_view::npos || !Saves(key.substr(0, dot))) return std::nullopt;
+  return SavedTensor{std::string(key.substr(0, dot)), std::string(key.substr(dot + 1)), Tensor()};
+}
+
 }  // namespace lorica

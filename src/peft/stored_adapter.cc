@@ -117,6 +117,24 @@ absl::Status CheckDead(const std::string& path, const Unit& unit) {
   return absl::OkStatus();
 }
 
+absl::Status CompareSaved(const StoredAdapter& got, const StoredAdapter& want) {
+  std::map<std::string, Tensor> left;
+  for (const SavedTensor& t : got.saved) left[absl::StrCat(t.module, ".", t.name)] = t.values;
+  for (const SavedTensor& t : want.saved) {
+    const std::string name = absl::StrCat(t.module, ".", t.name);
+    const auto it = left.find(name);
+    if (it == left.end() || !(it->second.shape() == t.values.shape()) ||
+        it->second.ToDoubles() != t.values.ToDoubles()) {
+      return absl::DataLossError(
+          absl::StrCat(Quoted(name), " isn't what the other adapter brings in full"));
+    }
+    left.erase(it);
+  }
+  if (left.empty()) return absl::OkStatus();
+  return absl::DataLossError(
+      absl::StrCat(Quoted(left.begin()->first), " isn't in the other adapter"));
+}
+
 }  // namespace
 
 absl::string_view ExpertsOf(absl::string_view path) {
@@ -161,6 +179,7 @@ std::vector<double> DeltaOf(const StoredModule& module, int64_t expert) {
 }
 
 absl::Status CompareDeltas(const StoredAdapter& got, const StoredAdapter& want) {
+  LORICA_RETURN_IF_ERROR(CompareSaved(got, want));
   const std::map<std::string, Unit> got_units = UnitsOf(got), want_units = UnitsOf(want);
   for (const auto& [path, unit] : want_units) {
     const auto it = got_units.find(path);

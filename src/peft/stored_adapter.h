@@ -50,10 +50,21 @@ struct ExpertForm {
   // Files of the model with one tensor an expert say block_sparse_moe.experts.N.w1, w3, w2 for
   // gate, up, down (Mixtral, MiniMax).
   bool numbered_names = false;
+  // The model has experts, whether the adapter is for some or not: PEFT then takes names such as
+  // gate_proj for theirs.
+  bool in_model = false;
+};
+
+// A parameter or buffer that an adapter brings in full (PEFT's modules_to_save).
+struct SavedTensor {
+  std::string module;  // path
+  std::string name;    // "weight", ...
+  Tensor values;
 };
 
 struct StoredAdapter {
   std::vector<StoredModule> modules;  // paths differ
+  std::vector<SavedTensor> saved;
   ExpertForm form;
   std::string base_model;  // base_model_name_or_path; may be empty
   std::string task_type = "CAUSAL_LM";
@@ -75,10 +86,11 @@ absl::string_view ExpertKindName(const StoredAdapter& adapter);
 // [V, C]. `expert` counts for experts only. CPU tensors.
 std::vector<double> DeltaOf(const StoredModule& module, int64_t expert);
 
-// OK where both add the same to every weight. Factors are compared bit by bit, without the rank
-// columns that carry nothing (zero in A or in B: what layouts are padded with), so it costs a pass
-// over the factors and no product. B times the scale may differ by two roundings to f32 where the
-// scales do, since one of them was folded. The error (DataLoss) names the module.
+// OK where both add the same to every weight and bring the same tensors in full. Factors are
+// compared bit by bit, without the rank columns that carry nothing (zero in A or in B: what layouts
+// are padded with), so it costs a pass over the factors and no product. B times the scale may
+// differ by two roundings to f32 where the scales do, since one of them was folded. The error
+// (DataLoss) names the module.
 absl::Status CompareDeltas(const StoredAdapter& got, const StoredAdapter& want);
 
 }  // namespace lorica

@@ -32,6 +32,7 @@ Batch Batch::Of(absl::Span<const TrainingSequence> sequences,
   Batch batch;
   Sequences offsets;
   bool weighted = false;
+  double trained_weight = 0;
   for (const TrainingSequence& sequence : sequences) {
     LORICA_CHECK(sequence.ids.size() == sequence.targets.size() && !sequence.ids.empty(),
                  "[batch] a sequence of ", sequence.ids.size(), " ids and ",
@@ -43,6 +44,7 @@ Batch Batch::Of(absl::Span<const TrainingSequence> sequences,
                  sequence.weights.size(), " weights");
     weighted = weighted || !sequence.weights.empty();
     batch.trained_tokens += sequence.trained_tokens();
+    trained_weight += sequence.trained_weight();
     offsets.offsets.push_back(static_cast<int32_t>(batch.ids.size()));
   }
   for (const TrainingSequence& sequence : sequences) {
@@ -52,6 +54,7 @@ Batch Batch::Of(absl::Span<const TrainingSequence> sequences,
       batch.weights.resize(batch.weights.size() + sequence.ids.size(), 1);
   }
   batch.context = ForwardContext::ForSequences(std::move(offsets), sample_numbers);
+  batch.context.trained_weight = trained_weight;
   return batch;
 }
 

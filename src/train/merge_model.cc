@@ -144,6 +144,9 @@ absl::StatusOr<Merged> MergeInMemory(const MergeOptions& options, Backend& backe
   std::set<const Parameter*> touched;
   for (const AdaptedModule& module : adapters.modules()) touched.insert(&module.host->weight());
   for (const ReplacedWeight& weight : adapters.replaced()) touched.insert(&weight.host->weight());
+  for (const SavedRouter& router : adapters.routers()) {
+    for (const RouterPart& part : PartsOf(*router.router)) touched.insert(part.parameter);
+  }
   if (model.config().tied && !model.lm_head().tied()) touched.insert(&model.lm_head().weight());
   ForEachParameter(model, [&](const std::string& path, Parameter& parameter) {
     if (touched.count(&parameter) > 0) merged.changed.insert(path);

@@ -8,7 +8,9 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
 #include "lorica/io/json_file.h"
+#include "lorica/io/quoted.h"
 #include "lorica/tensor/status.h"
 
 namespace lorica {
@@ -47,18 +49,44 @@ absl::StatusOr<std::string> ReadIfThere(FileSystem& files, const std::string& pa
   return text;
 }
 
+absl::StatusOr<ExpertLoads> ReadLoads(const JsonObject& line) {
+  ExpertLoads loads;
+  if (!line.Has("expert_load")) return loads;
+  const Json& layers = *line.Find("expert_load");
+  if (!layers.is_array()) return line.WrongType("expert_load", "an array");
+  for (const Json& json : layers) {
+    LORICA_ASSIGN_OR_RETURN(const JsonObject layer,
+                            JsonObject::Of(json, absl::StrCat(line.where(), ": expert_load")));
+    LayerLoad load;
+    LORICA_ASSIGN_OR_RETURN(load.path, layer.String("layer"));
+    LORICA_ASSIGN_OR_RETURN(load.load, layer.Ints("tokens"));
+    loads.push_back(std::move(load));
+  }
+  return loads;
+}
+
 }  // namespace
 
 double EvalMetrics::perplexity() const { return std::exp(eval_loss); }
 
 std::string FormatMetrics(const StepMetrics& m) {
-  return absl::StrCat("{\"step\": ", m.step, ", \"epoch\": ", Number(m.epoch),
-                      ", \"loss\": ", Number(m.loss), ", \"lr\": ", Number(m.lr),
-                      ", \"grad_norm\": ", Number(m.grad_norm), ", \"tokens\": ", m.tokens,
-                      ", \"trained_tokens\": ", m.trained_tokens,
-                      ", \"seconds\": ", Number(m.seconds),
-                      ", \"tokens_per_second\": ", Number(m.tokens_per_second),
-                      ", \"peak_rss_bytes\": ", m.peak_rss_bytes, "}");
+  std::string line =
+      absl::StrCat("{\"step\": ", m.step, ", \"epoch\": ", Number(m.epoch),
+                   ", \"loss\": ", Number(m.loss), ", \"lr\": ", Number(m.lr),
+                   ", \"grad_norm\": ", Number(m.grad_norm), ", \"tokens\": ", m.tokens,
+                   ", \"trained_tokens\": ", m.trained_tokens, ", \"seconds\": ", Number(m.seconds),
+                   ", \"tokens_per_second\": ", Number(m.tokens_per_second),
+                   ", \"peak_rss_bytes\": ", m.peak_rss_bytes);
+  if (m.aux_loss != 0) absl::StrAppend(&line, ", \"aux_loss\": ", Number(m.aux_loss));
+  if (!m.loads.empty()) {
+    absl::StrAppend(&line, ", \"expert_load\": [");
+    for (const LayerLoad& layer : m.loads) {
+      absl::StrAppend(&line, &layer == &m.loads[0] ? "" : ", ", "{\"layer\": ", Quoted(layer.path),
+                      ", \"tokens\": [", absl::StrJoin(layer.load, ","), "]}");
+    }
+    line += "]";
+  }
+  return line + "}";
 }
 
 std::string FormatMetrics(const EvalMetrics& m) {
@@ -108,7 +136,9 @@ absl::StatusOr<MetricsLog> ReadMetrics(FileSystem& files, const std::string& pat
         LORICA_ASSIGN_OR_RETURN(m.seconds, line.Double("seconds"));
         LORICA_ASSIGN_OR_RETURN(m.tokens_per_second, line.Double("tokens_per_second"));
         LORICA_ASSIGN_OR_RETURN(m.peak_rss_bytes, line.Int("peak_rss_bytes"));
-        log.steps.push_back(m);
+        LORICA_ASSIGN_OR_RETURN(m.aux_loss, line.DoubleOr("aux_loss", 0));
+        LORICA_ASSIGN_OR_RETURN(m.loads, ReadLoads(line));
+        log.steps.push_back(std::move(m));
         return true;
       }));
   return log;

@@ -12,6 +12,7 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "lorica/io/file_system.h"
+#include "lorica/train/expert_load.h"
 
 namespace lorica {
 
@@ -26,6 +27,12 @@ struct StepMetrics {
   double seconds = 0;  // of the step; evaluation and saving not included
   double tokens_per_second = 0;
   int64_t peak_rss_bytes = 0;
+  // Of models with experts. The balancing loss (autograd/router.h) before its coefficient, mean
+  // over the layers and the step's tokens; 0 where none is trained.
+  double aux_loss = 0;
+  // Of the tokens that went through the model. In a file: of all steps since the last line that
+  // has them.
+  ExpertLoads loads;
 };
 
 struct EvalMetrics {

@@ -28,7 +28,8 @@ h1 { font-size: 1.35rem; overflow-wrap: anywhere; } h2 { font-size: 1.05rem; mar
 .chart text { fill: var(--text); font: 12px system-ui, sans-serif; }
 .chart .name { font-weight: 600; } .chart .tick { fill: var(--faint); }
 .chart .grid { stroke: var(--rule); fill: none; }
-.chart .bar { fill: var(--c0); }
+.chart .bar { fill: var(--c0); } .chart .idle { fill: var(--c1); }
+.chart .cover { fill: transparent; }
 .chart .line { fill: none; stroke-width: 1.6; stroke-linejoin: round; }
 .chart .line.s0 { stroke: var(--c0); } .chart .line.s1 { stroke: var(--c1); }
 .chart .dot.s0, .chart .legend.s0 { fill: var(--c0); }
@@ -136,6 +137,30 @@ void Charts(std::string& html, const MetricsLog& log) {
                       })});
 }
 
+// Where tokens of the whole run went.
+void Experts(std::string& html, const MetricsLog& log) {
+  ExpertLoads sum;
+  ChartSeries imbalance;
+  imbalance.name = "busiest";
+  imbalance.dots = true;
+  bool balanced = false;
+  for (const StepMetrics& step : log.steps) {
+    balanced = balanced || step.aux_loss != 0;
+    if (step.loads.empty()) continue;
+    AddLoads(step.loads, sum);
+    imbalance.x.push_back(static_cast<double>(step.step));
+    imbalance.y.push_back(WorstImbalance(step.loads));
+  }
+  if (sum.empty()) return;
+  html += "<h2>Experts</h2>\n";
+  html += FormatLoadMap("Tokens of each expert, over the whole run", sum);
+  html += FormatChart("Load of the busiest expert over the mean of its layer", "step", {imbalance});
+  if (!balanced) return;
+  html += FormatChart(
+      "Balancing loss before its coefficient", "step",
+      {Series("balancing", log.steps, [](const StepMetrics& m) { return m.aux_loss; })});
+}
+
 void DataRows(std::string& html, const DataSummary& d) {
   Row(html, "data",
       absl::StrFormat("%s records (%s), %s dropped, %s truncated, %s without a trained token",
@@ -180,6 +205,9 @@ void Trained(std::string& html, const SftPlan& plan) {
       absl::StrFormat("%s parameters (%.3f %%)", Grouped(plan.trainable_parameters),
                       100.0 * static_cast<double>(plan.trainable_parameters) /
                           static_cast<double>(std::max<int64_t>(plan.model_parameters, 1))));
+  if (plan.router_parameters > 0) {
+    Row(html, "of which routers", absl::StrCat(Grouped(plan.router_parameters), " parameters"));
+  }
   std::vector<std::string> names;
   for (const auto& [name, count] : plan.by_name) names.push_back(absl::StrCat(name, " × ", count));
   Row(html, "modules", plan.modules.empty() ? "all (full training)" : absl::StrJoin(names, ", "));
@@ -244,6 +272,7 @@ std::string FormatReport(const ReportData& data) {
       HtmlText(data.title), "</h1>\n");
   Tiles(html, data);
   Charts(html, data.metrics);
+  Experts(html, data.metrics);
   Samples(html, data);
   Trained(html, data.plan);
   if (data.evaluations.best_step >= 0) {

@@ -36,6 +36,10 @@ struct ChartSeries {
 std::string FormatChart(const std::string& title, const std::string& x_name,
                         const std::vector<ChartSeries>& series);
 
+// A row a layer and a column an expert, shaded by the expert's tokens over the mean of its layer,
+// as an <svg> element of width 720.
+std::string FormatLoadMap(const std::string& title, const ExpertLoads& loads);
+
 // Records by length as an <svg> element, [0, 720] x [0, 180].
 std::string FormatBars(const std::string& title, const std::vector<LengthBar>& bars);
 

@@ -25,6 +25,8 @@ namespace lorica {
 namespace internal {
 namespace {
 
+constexpr int64_t kLoadSteps = 50;
+
 // One run: its parts, and the steps from the first look at the folder to the report.
 class SftRun {
  public:
@@ -44,8 +46,13 @@ class SftRun {
   bool IsFinished() const;
   absl::Status Begin(const StartingPoint& start);
   absl::Status Steps();
+  // The line of a step; loads of experts, which may be long, stand in the line of a step that is
+  // evaluated and of every kLoadSteps-th.
+  absl::Status WriteStep(const StepMetrics& metrics, bool with_loads);
   // Evaluates after the step just made. Sets pending when it is interrupted.
   absl::Status EvaluateNow();
+  // All that steps change: the optimizer's parameters, then the trainer's buffers.
+  ParameterGroup Trained();
   absl::Status Save();
   absl::Status WriteResult();
   absl::Status WriteReport();
@@ -129,8 +136,9 @@ absl::Status SftRun::LoadCheckpoint(const StartingPoint& start) {
   state_ = start.state;
   state_.run = run;
   if (options_.fresh_optimizer) Say("the optimizer's moments start anew");
-  LORICA_RETURN_IF_ERROR(AsInputError(LoadTraining(
-      *start.checkpoint, state_, options_.fresh_optimizer, trainer_->optimizer(), &best_)));
+  LORICA_RETURN_IF_ERROR(
+      AsInputError(LoadTraining(*start.checkpoint, state_, options_.fresh_optimizer,
+                                trainer_->optimizer(), trainer_->buffers(), &best_)));
   trainer_->ContinueAt(state_.step);
   if (trainer_->position() != state_.position) {
     return absl::DataLossError(absl::StrCat(start.checkpoint->path(), ": expected record ",
@@ -194,15 +202,15 @@ absl::Status SftRun::Steps() {
     }
     LORICA_ASSIGN_OR_RETURN(const StepMetrics metrics, trainer_->Step());
     state_.step = trainer_->step();
-    LORICA_RETURN_IF_ERROR(AsRunError(metrics_->Write(metrics)));
-    folder_->Keep();
-    result_.last = metrics;
-    if (callbacks_.on_step) callbacks_.on_step(metrics, Progress());
-
     const bool last = trainer_->done();
     const bool evaluate =
         setup_->eval.has_value() &&
         (last || (options_.eval_every.has_value() && state_.step % *options_.eval_every == 0));
+    LORICA_RETURN_IF_ERROR(AsRunError(WriteStep(metrics, evaluate || last)));
+    folder_->Keep();
+    result_.last = metrics;
+    if (callbacks_.on_step) callbacks_.on_step(metrics, Progress());
+
     if (evaluate) LORICA_RETURN_IF_ERROR(EvaluateNow());
     const bool save = last || IsFinished() || state_.evaluation_pending ||
                       (options_.save_every.has_value() && state_.step % *options_.save_every == 0);
@@ -210,6 +218,14 @@ absl::Status SftRun::Steps() {
     if (state_.evaluation_pending) return Interrupted();
   }
   return absl::OkStatus();
+}
+
+absl::Status SftRun::WriteStep(const StepMetrics& metrics, bool with_loads) {
+  AddLoads(metrics.loads, state_.loads);
+  StepMetrics line = metrics;
+  line.loads.clear();
+  if (with_loads || state_.step % kLoadSteps == 0) line.loads = std::exchange(state_.loads, {});
+  return metrics_->Write(line);
 }
 
 absl::Status SftRun::EvaluateNow() {
@@ -222,7 +238,7 @@ absl::Status SftRun::EvaluateNow() {
   const EvalMetrics line = {state_.step, evaluation->loss(), evaluation->trained_tokens};
   LORICA_RETURN_IF_ERROR(AsRunError(metrics_->Write(line)));
   const bool best = state_.evaluations.Add(state_.step, line.eval_loss);
-  if (best && options_.keep_best) best_ = CopyParameters(trainer_->optimizer().parameters());
+  if (best && options_.keep_best) best_ = CopyParameters(Trained());
   state_.stopped_early = options_.early_stop.has_value() && !trainer_->done() &&
                          state_.evaluations.without_improvement >= *options_.early_stop;
   result_.last_evaluation = line;
@@ -230,19 +246,27 @@ absl::Status SftRun::EvaluateNow() {
   return absl::OkStatus();
 }
 
+ParameterGroup SftRun::Trained() {
+  ParameterGroup all = trainer_->optimizer().parameters();
+  const ParameterGroup& buffers = trainer_->buffers();
+  all.insert(all.end(), buffers.begin(), buffers.end());
+  return all;
+}
+
 absl::Status SftRun::Save() {
   state_.position = trainer_->position();
   state_.clock = trainer_->optimizer().clock();
   // The lines up to this step must be there when the checkpoint is.
   LORICA_RETURN_IF_ERROR(AsRunError(metrics_->Sync()));
-  LORICA_ASSIGN_OR_RETURN(result_.checkpoint_path,
-                          AsRunError(SaveTraining(files_, folder_->checkpoints(), state_,
-                                                  trainer_->optimizer(), best_)));
+  LORICA_ASSIGN_OR_RETURN(
+      result_.checkpoint_path,
+      AsRunError(SaveTraining(files_, folder_->checkpoints(), state_, trainer_->optimizer(),
+                              trainer_->buffers(), best_)));
   return AsRunError(KeepNewest(files_, folder_->checkpoints(), options_.keep));
 }
 
 absl::Status SftRun::WriteResult() {
-  const ParameterGroup& parameters = trainer_->optimizer().parameters();
+  const ParameterGroup parameters = Trained();
   for (size_t i = 0; options_.keep_best && i < best_.size(); ++i) {
     Tensor master = parameters[i].master;
     if (master.numel() > 0) setup_->backend->Copy(best_[i].view(), master.mutable_view());

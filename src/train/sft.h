@@ -82,6 +82,7 @@ struct SftPlan {
   std::vector<PlannedModule> modules;                    // empty in full training
   std::vector<std::pair<std::string, int64_t>> by_name;  // last name of a path -> how many
   std::vector<std::string> left_out;                     // matched, but without gradient
+  int64_t router_parameters = 0;  // of routers that are trained in full beside the adapters
   int64_t trainable_parameters = 0;
   int64_t model_parameters = 0;  // adapter not counted
 

@@ -79,10 +79,21 @@ void VisitAdapter(SftOptions& o, OptionVisitor& v) {
         .help = "where a token's weight multiplies: before-down or after-down",
         .default_text = "after-down; with --numerics automodel the family's"},
        o.router_weight);
+  v.On({.name = "train-router",
+        .group = kAdapter,
+        .help = "train routers in full beside the adapters; adapter/ then holds them "
+                "(modules_to_save)"},
+       o.train_router);
   v.On({.name = "aux-loss",
         .group = kAdapter,
         .help = "coefficient of the load-balancing loss, taken over the tokens of a forward pass"},
        o.aux_loss);
+  v.On(
+      {.name = "router-bias-update",
+       .group = kAdapter,
+       .help = "how far the correction bias of an expert moves after a step, up where it had fewer "
+               "tokens than the mean, else down; adapter/ then holds the routers"},
+      o.router_bias_update);
   v.On({.name = "adapter-format",
         .group = kAdapter,
         .help =

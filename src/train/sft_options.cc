@@ -6,6 +6,7 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "lorica/io/quoted.h"
+#include "lorica/nn/moe.h"
 #include "lorica/tensor/check.h"
 #include "lorica/tensor/status.h"
 #include "lorica/train/toml_options.h"
@@ -72,6 +73,7 @@ absl::Status ValidateAdapter(const SftOptions& o) {
       {"lora-alpha", o.lora_alpha.has_value()},
       {"lora-dropout", o.lora_dropout != 0},
       {"lora-scaling", !o.lora_scaling.empty()},
+      {"train-router", o.train_router},
   };
   for (const auto& [name, given] : meaningless) {
     if (given) {
@@ -120,11 +122,12 @@ absl::Status Validate(const SftOptions& options, bool need_paths) {
   if (need_paths && o.data.empty()) return WrongOption("data", "at least one file", "nothing");
   if (need_paths && o.output.empty()) return WrongOption("output", "a folder", "nothing");
   LORICA_RETURN_IF_ERROR(ValidateAdapter(o));
-  if (!o.router_weight.empty() && o.router_weight != "before-down" &&
-      o.router_weight != "after-down") {
+  if (!o.router_weight.empty() && !nn::ParseRouterWeightPlacement(o.router_weight).ok()) {
     return WrongOption("router-weight", "before-down or after-down", o.router_weight);
   }
   LORICA_RETURN_IF_ERROR(InRange("aux-loss", o.aux_loss, o.aux_loss >= 0, "of 0 or more"));
+  LORICA_RETURN_IF_ERROR(InRange("router-bias-update", o.router_bias_update,
+                                 o.router_bias_update >= 0, "of 0 or more"));
   LORICA_RETURN_IF_ERROR(ValidateSteps(o));
   const absl::Status optimizer = Validate(OptimizerOptionsOf(o));
   if (!optimizer.ok()) {
@@ -167,14 +170,15 @@ LoraConfig LoraConfigOf(const SftOptions& options, const ModelConfig& model) {
 
 ModelConfig WithExpertOptions(ModelConfig config, const SftOptions& options) {
   nn::MoeConfig& moe = config.moe;
-  if (options.numerics == "automodel") {
-    moe.numerics = ExpertNumerics::kAutomodel;
+  moe.numerics = *nn::ParseExpertNumerics(options.numerics);
+  if (moe.numerics == ExpertNumerics::kAutomodel) {
     // The placement of that system: after the down projection for GLM-4, before it for others.
     const bool after = config.family == "glm4_moe" || config.family == "glm4_moe_lite";
     moe.placement = after ? RouterWeightPlacement::kAfterDown : RouterWeightPlacement::kBeforeDown;
   }
-  if (options.router_weight == "before-down") moe.placement = RouterWeightPlacement::kBeforeDown;
-  if (options.router_weight == "after-down") moe.placement = RouterWeightPlacement::kAfterDown;
+  if (!options.router_weight.empty()) {
+    moe.placement = *nn::ParseRouterWeightPlacement(options.router_weight);
+  }
   moe.aux_loss_coefficient = options.aux_loss;
   return config;
 }

@@ -42,7 +42,9 @@ struct SftOptions {
   std::string expert_lora = "fused";       // or "split", "shared-outer" (peft/lora_config.h)
   bool moe_rank_scaling = false;           // experts' rank is divided by the experts of a token
   std::string router_weight;               // "before-down" or "after-down"; empty: the model's
+  bool train_router = false;               // routers in full, beside the adapters
   double aux_loss = 0;                     // coefficient of the load-balancing loss
+  double router_bias_update = 0;           // step of the routers' correction biases; 0: they stay
 
   // Data.
   int64_t max_length = 2048;          // tokens of a record

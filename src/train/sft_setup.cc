@@ -67,13 +67,24 @@ std::string Contradiction(const std::string& path, absl::string_view what, doubl
 
 // Options of experts are an error where the model has none, rather than without effect.
 absl::Status CheckExpertOptions(const SftOptions& options, const ModelConfig& model) {
-  if (model.moe.experts > 0) return absl::OkStatus();
+  if (model.moe.experts > 0) {
+    if (options.router_bias_update > 0 && !model.moe.correction_bias) {
+      return absl::InvalidArgumentError(absl::StrCat(
+          "--router-bias-update: expected a model whose routers have a correction bias, "
+          "found ",
+          options.model, " (", model.family, ") without"));
+    }
+    return absl::OkStatus();
+  }
   const SftOptions standard;
   const std::pair<const char*, bool> given[] = {
       {"expert-lora", options.expert_lora != standard.expert_lora},
       {"moe-rank-scaling", options.moe_rank_scaling},
       {"router-weight", !options.router_weight.empty()},
+      {"numerics", options.numerics != standard.numerics},
+      {"train-router", options.train_router},
       {"aux-loss", options.aux_loss > 0},
+      {"router-bias-update", options.router_bias_update > 0},
   };
   for (const auto& [name, is_given] : given) {
     if (is_given) {
@@ -110,6 +121,11 @@ absl::Status CheckAgainstAdapter(const SftSetup& setup) {
     }
   }
   const bool rank_given = options.lora_rank.has_value() || !options.rank_pattern.empty();
+  if (options.moe_rank_scaling && !rank_given) {
+    return absl::InvalidArgumentError(
+        "--moe-rank-scaling with --init-adapter: expected the --lora-rank that the adapter's ranks "
+        "of experts were divided from, found none");
+  }
   const bool alpha_given = options.lora_alpha.has_value() || !options.alpha_pattern.empty();
   for (const AdaptedModule& module : setup.adapters.modules()) {
     const LoraFactors& factors = module.adapter->factors(0);
@@ -134,6 +150,11 @@ absl::Status CheckAgainstAdapter(const SftSetup& setup) {
   return absl::OkStatus();
 }
 
+// The adapter's folder holds routers in full.
+bool SavesRouters(const SftOptions& options) {
+  return !IsFullTraining(options) && (options.train_router || options.router_bias_update > 0);
+}
+
 absl::Status LoadInitialAdapter(SftSetup& setup) {
   SftOptions& options = setup.options;
   LORICA_ASSIGN_OR_RETURN(
@@ -147,6 +168,12 @@ absl::Status LoadInitialAdapter(SftSetup& setup) {
         setup.adapters.replaced()[0].path,
         " in full (modules_to_save), and training on from such an adapter isn't supported"));
   }
+  if (!setup.adapters.routers().empty() && !SavesRouters(options)) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("--init-adapter: ", options.init_adapter, " brings the router ",
+                     setup.adapters.routers()[0].path,
+                     " in full (modules_to_save); --train-router trains on from it"));
+  }
   for (const AdaptedModule& module : setup.adapters.modules()) {
     LoraFactors& factors = module.adapter->factors(0);
     if (options.lora_dropout > 0 && module.host->kind() == AdapterHost::Kind::kEmbedding) {
@@ -158,6 +185,29 @@ absl::Status LoadInitialAdapter(SftSetup& setup) {
   return absl::OkStatus();
 }
 
+// Routers that are trained in place, or whose correction bias moves.
+absl::Status PrepareRouters(SftSetup& setup, bool with_weights) {
+  const SftOptions& options = setup.options;
+  if (!SavesRouters(options)) return absl::OkStatus();
+  std::vector<SavedRouter> routers = ListRouters(*setup.model);
+  for (const SavedRouter& router : routers) {
+    if (!options.train_router) break;
+    if (std::any_of(setup.adapters.modules().begin(), setup.adapters.modules().end(),
+                    [&](const AdaptedModule& module) { return module.host == router.router; })) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("--train-router: ", router.path,
+                       " has an adapter by --target already; expected one of the two"));
+    }
+    for (Parameter* parameter : {&router.router->weight(), &router.router->bias()}) {
+      if (!parameter->defined()) continue;
+      setup.router_parameters += parameter->numel();
+      if (with_weights) parameter->MakeTrainable();
+    }
+  }
+  if (with_weights) setup.adapters.set_routers(std::move(routers));
+  return absl::OkStatus();
+}
+
 absl::Status MakeTrainableParts(SftSetup& setup, bool with_weights) {
   SftOptions& options = setup.options;
   CausalLm& model = *setup.model;
@@ -165,7 +215,10 @@ absl::Status MakeTrainableParts(SftSetup& setup, bool with_weights) {
     if (with_weights) MakeTrainable(model);
     return absl::OkStatus();
   }
-  if (!options.init_adapter.empty()) return LoadInitialAdapter(setup);
+  if (!options.init_adapter.empty()) {
+    LORICA_RETURN_IF_ERROR(LoadInitialAdapter(setup));
+    return PrepareRouters(setup, with_weights);
+  }
   LoraConfig config = LoraConfigOf(options, model.config());
   config.declare_only = !with_weights;
   // The same selection that injecting makes, for what it leaves out.
@@ -177,7 +230,7 @@ absl::Status MakeTrainableParts(SftSetup& setup, bool with_weights) {
       setup.adapters,
       AsOptionError(InjectLora(model, *setup.backend, ComputeTypeOf(options), config)));
   for (const std::string& note : setup.adapters.notes()) setup.notes.push_back(note);
-  return absl::OkStatus();
+  return PrepareRouters(setup, with_weights);
 }
 
 bool HeadTrains(const SftSetup& setup) {
@@ -199,6 +252,7 @@ int64_t TrainedInFull(CausalLm& model) {
 // Values of the optimizer's state. Counted from the tree, so that it works without weights.
 int64_t OptimizerValues(SftSetup& setup) {
   const bool muon = setup.options.optimizer == "muon" && IsFullTraining(setup.options);
+  // Trained routers under Muon would need half; they are small.
   if (!muon) return 2 * setup.memory.trained_parameters;
   int64_t values = 0;
   ForEachParameter(*setup.model, [&](const std::string& path, Parameter& parameter) {
@@ -221,8 +275,9 @@ void PlanPasses(SftSetup& setup) {
   facts.full_training = IsFullTraining(options);
   facts.head_trains = HeadTrains(setup);
   facts.recompute = options.recompute == "full";
-  facts.trained_parameters =
-      facts.full_training ? TrainedInFull(*setup.model) : setup.adapters.CountParameters();
+  facts.trained_parameters = facts.full_training
+                                 ? TrainedInFull(*setup.model)
+                                 : setup.adapters.CountParameters() + setup.router_parameters;
   facts.optimizer_values = OptimizerValues(setup);
 
   TrainerOptions& trainer = setup.trainer_options;
@@ -234,6 +289,7 @@ void PlanPasses(SftSetup& setup) {
   trainer.shuffle = options.shuffle;
   trainer.seed = static_cast<uint64_t>(options.seed);
   trainer.recompute = facts.recompute;
+  trainer.router_bias_update = options.router_bias_update;
   trainer.batch.packing = options.packing;
   trainer.batch.row_tokens = options.max_length;
   trainer.batch.rows = options.micro_batch_size.value_or(0);
@@ -325,7 +381,11 @@ absl::Status LoadData(SftSetup& setup, bool with_weights, const SftCallbacks& ca
 }  // namespace
 
 ParameterGroup SftSetup::Parameters() {
-  return IsFullTraining(options) ? ParametersOf(*model) : ParametersOf(adapters);
+  ParameterGroup group;
+  if (!IsFullTraining(options)) group = ParametersOf(adapters);
+  // All of the model, or its routers: what else it has is frozen.
+  for (NamedParameter& parameter : ParametersOf(*model)) group.push_back(std::move(parameter));
+  return group;
 }
 
 absl::StatusOr<SftSetup> SetUp(const SftOptions& options, bool with_weights,

@@ -35,7 +35,8 @@ struct SftSetup {
   std::optional<Dataset> train;
   std::optional<Dataset> eval;
   std::vector<DataFile> train_files;
-  AdapterSet adapters;  // empty in full training
+  AdapterSet adapters;            // empty in full training
+  int64_t router_parameters = 0;  // trained beside the adapters
   std::vector<std::string> left_out;
   std::vector<std::string> notes;
   TrainerOptions trainer_options;

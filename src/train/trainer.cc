@@ -80,12 +80,26 @@ ParameterGroup ParametersOf(CausalLm& model) {
   return group;
 }
 
+ParameterGroup CorrectionBiases(CausalLm& model) {
+  ParameterGroup group;
+  for (const auto& [path, moe] : ListMixtures(model)) {
+    Parameter& bias = moe->router().correction_bias();
+    if (!bias.defined()) continue;
+    // The model's may lie in a file that is mapped for reading.
+    bias.Assign(raw::Clone(bias.value()));
+    group.push_back({absl::StrCat(path, ".", moe->config().router_name, ".e_score_correction_bias"),
+                     bias.value(), ParameterRole::kVector});
+  }
+  return group;
+}
+
 Trainer::Trainer(CausalLm& model, ParameterGroup parameters, const SequenceSource& source,
                  const TrainerOptions& options)
     : model_(model),
       source_(source),
       options_(options),
-      optimizer_(MakeOptimizer(options.optimizer, std::move(parameters))) {
+      optimizer_(MakeOptimizer(options.optimizer, std::move(parameters))),
+      mixtures_(ListMixtures(model)) {
   LORICA_CHECK(options.batch_size >= 1 && options.epochs >= 1, "[trainer] a batch of ",
                options.batch_size, " records, ", options.epochs, " epochs");
   LORICA_CHECK(source.size() > 0, "[trainer] no records");
@@ -99,6 +113,13 @@ Trainer::Trainer(CausalLm& model, ParameterGroup parameters, const SequenceSourc
   LORICA_CHECK(epoch_records_ > 0, "[trainer] no record in an epoch");
   total_steps_ = TotalSteps(source.size(), options);
   options_.schedule.total_steps = total_steps_;
+  LORICA_CHECK(options.router_bias_update >= 0, "[trainer] a router_bias_update of ",
+               options.router_bias_update);
+  if (options.router_bias_update > 0) buffers_ = CorrectionBiases(model);
+  LORICA_CHECK(options.router_bias_update == 0 ||
+                   (!mixtures_.empty() && buffers_.size() == mixtures_.size()),
+               "[trainer] router_bias_update: ", buffers_.size(), " of ", mixtures_.size(),
+               " routers have a correction bias");
 }
 
 Trainer::Slice Trainer::SliceOf(int64_t step) const {
@@ -148,6 +169,20 @@ absl::Status Trainer::CheckSteps() const {
   return absl::OkStatus();
 }
 
+void Trainer::CountRouting(int64_t tokens, StepMetrics& metrics) {
+  if (mixtures_.empty()) return;
+  ExpertLoads loads;
+  double aux_loss = 0;
+  for (const auto& [path, moe] : mixtures_) {
+    nn::MoeStatistics statistics = moe->TakeStatistics();
+    aux_loss += statistics.aux_loss;
+    loads.push_back({path, std::move(statistics.load)});
+  }
+  AddLoads(loads, metrics.loads);
+  metrics.aux_loss +=
+      aux_loss * static_cast<double>(tokens) / static_cast<double>(mixtures_.size());
+}
+
 absl::StatusOr<StepMetrics> Trainer::Step() {
   LORICA_CHECK(!done(), "[trainer] all ", total_steps_, " steps are made");
   const auto start = std::chrono::steady_clock::now();
@@ -155,11 +190,14 @@ absl::StatusOr<StepMetrics> Trainer::Step() {
   const Slice slice = SliceOf(step);
   const RecordNumbers& order = OrderOf(slice.epoch);
   ZeroGrad(optimizer_->parameters());
+  // What ran since the last step, an evaluation or a sample, isn't this step's.
+  for (const auto& mixture : mixtures_) mixture.second->TakeStatistics();
 
   std::vector<int64_t> lengths;
   for (int64_t i = slice.begin; i < slice.end; ++i) lengths.push_back(source_.tokens(order[i]));
   StepMetrics metrics;
   double loss_sum = 0, weight_sum = 0;
+  int64_t routed_tokens = 0;
   int64_t next = slice.begin;
   for (const int64_t count : CutIntoPasses(lengths, options_.batch)) {
     std::vector<TrainingSequence> sequences;
@@ -183,6 +221,8 @@ absl::StatusOr<StepMetrics> Trainer::Step() {
     // A gradient of 1, or of its weight, for each token: sums, which are divided once for the whole
     // step.
     Backward(losses, batch.WeightsLike(losses));
+    CountRouting(batch.tokens(), metrics);
+    routed_tokens += batch.tokens();
   }
   if (metrics.trained_tokens == 0) {
     return UntrainedStep(step, {order.begin() + slice.begin, order.begin() + slice.end});
@@ -193,6 +233,7 @@ absl::StatusOr<StepMetrics> Trainer::Step() {
   metrics.epoch = static_cast<double>(slice.epoch) +
                   static_cast<double>(slice.end) / static_cast<double>(epoch_records_);
   metrics.loss = loss_sum * scale;
+  metrics.aux_loss /= static_cast<double>(routed_tokens);
   metrics.grad_norm = GradientNorm(optimizer_->parameters(), scale);
   const double factor = options_.schedule.Factor(step);
   metrics.lr = options_.optimizer.adamw.lr * factor;
@@ -207,6 +248,9 @@ absl::StatusOr<StepMetrics> Trainer::Step() {
       {.rate_factor = factor,
        .grad_scale = scale * ClipCoefficient(metrics.grad_norm, options_.max_grad_norm)});
   ZeroGrad(optimizer_->parameters());
+  for (size_t i = 0; i < buffers_.size(); ++i) {
+    UpdateCorrectionBias(buffers_[i].master, metrics.loads[i].load, options_.router_bias_update);
+  }
   metrics.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   metrics.tokens_per_second = static_cast<double>(metrics.tokens) / metrics.seconds;
   metrics.peak_rss_bytes = PeakRssBytes();

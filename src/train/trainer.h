@@ -13,6 +13,8 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/status/statusor.h"
@@ -22,6 +24,7 @@
 #include "lorica/peft/adapter_set.h"
 #include "lorica/train/batch.h"
 #include "lorica/train/epoch_order.h"
+#include "lorica/train/expert_load.h"
 #include "lorica/train/metrics.h"
 #include "lorica/train/sequence_source.h"
 
@@ -39,6 +42,9 @@ struct TrainerOptions {
   bool shuffle = true;
   uint64_t seed = 0;  // of the order of records
   bool recompute = false;
+  // After a step the correction bias of every router moves by this, towards an even load of the
+  // step (UpdateCorrectionBias in autograd/router.h); 0: biases stay.
+  double router_bias_update = 0;
   BatchOptions batch;
 };
 
@@ -54,10 +60,15 @@ int64_t TotalSteps(int64_t records, const TrainerOptions& options);
 ParameterGroup ParametersOf(const AdapterSet& adapters, int slot = 0);
 ParameterGroup ParametersOf(CausalLm& model);
 
+// Correction biases of the model's routers, as trainers move them: each is given bytes of its own.
+// No optimizer knows them. Empty where the model has none.
+ParameterGroup CorrectionBiases(CausalLm& model);
+
 // One thread at a time. Borrows model and source.
 class Trainer {
  public:
-  // Throws Error for options that make no sense (a batch of no record).
+  // Throws Error for options that make no sense (a batch of no record, a router_bias_update of a
+  // model that has no such bias in one of its routers).
   Trainer(CausalLm& model, ParameterGroup parameters, const SequenceSource& source,
           const TrainerOptions& options);
 
@@ -77,6 +88,9 @@ class Trainer {
   int64_t position() const;
 
   Optimizer& optimizer() { return *optimizer_; }
+  // What steps change besides the optimizer's parameters, and a checkpoint must hold: with
+  // router_bias_update the correction biases, else nothing. In-place writes reach the model.
+  const ParameterGroup& buffers() const { return buffers_; }
   // Continues after `step` steps. The optimizer's state and clock are loaded by the caller; with a
   // fresh optimizer its clock starts at 0 again.
   void ContinueAt(int64_t step);
@@ -87,11 +101,15 @@ class Trainer {
   };
   Slice SliceOf(int64_t step) const;
   const RecordNumbers& OrderOf(int64_t epoch) const;
+  // What the routers have counted, of a pass of `tokens` tokens; forgets it.
+  void CountRouting(int64_t tokens, StepMetrics& metrics);
 
   CausalLm& model_;
   const SequenceSource& source_;
   TrainerOptions options_;
   std::unique_ptr<Optimizer> optimizer_;
+  std::vector<std::pair<std::string, nn::Moe*>> mixtures_;
+  ParameterGroup buffers_;  // one a mixture, or none
   int64_t epoch_records_ = 0;
   int64_t total_steps_ = 0;
   int64_t skipped_ = 0;  // steps that the optimizer's clock doesn't count

@@ -16,6 +16,8 @@ namespace lorica {
 namespace {
 
 constexpr char kOptionPrefix[] = "option.";
+// "expert_load.0": "<path>: 12 0 7".
+constexpr char kLoadPrefix[] = "expert_load.";
 
 StoredType StoredTypeOf(const Tensor& tensor) {
   return tensor.dtype() == DType::kF64 ? StoredType::kF64 : StoredType::kF32;
@@ -80,6 +82,30 @@ std::string Text(const FileFingerprint& file) {
   return absl::StrFormat("%s of %d bytes, crc32c %08x", Quoted(file.name), file.size, file.crc32c);
 }
 
+ParameterGroup Joined(const ParameterGroup& parameters, const ParameterGroup& buffers) {
+  ParameterGroup all = parameters;
+  all.insert(all.end(), buffers.begin(), buffers.end());
+  return all;
+}
+
+absl::StatusOr<ExpertLoads> GetLoads(const CheckpointReader& reader) {
+  ExpertLoads loads;
+  for (;;) {
+    const std::string key = absl::StrCat(kLoadPrefix, loads.size());
+    if (reader.manifest().scalars.count(key) == 0) return loads;
+    LORICA_ASSIGN_OR_RETURN(const std::string text, reader.GetString(key));
+    const size_t colon = text.find(": ");
+    const std::string where = absl::StrCat(reader.path(), ": ", key);
+    if (colon == std::string::npos) {
+      return absl::DataLossError(
+          absl::StrCat(where, ": expected a layer and its load, found ", Quoted(text)));
+    }
+    LayerLoad layer{text.substr(0, colon), {}};
+    LORICA_ASSIGN_OR_RETURN(layer.load, ParseLoad(text.substr(colon + 2), where));
+    loads.push_back(std::move(layer));
+  }
+}
+
 }  // namespace
 
 absl::Status CheckSameRun(const std::string& where, const RunIdentity& saved,
@@ -138,6 +164,7 @@ ParameterCopies CopyParameters(const ParameterGroup& group) {
 
 absl::StatusOr<std::string> SaveTraining(FileSystem& files, const std::string& folder,
                                          const TrainingState& state, Optimizer& optimizer,
+                                         const ParameterGroup& buffers,
                                          const ParameterCopies& best) {
   CheckpointContents contents;
   contents.step = state.step;
@@ -154,6 +181,10 @@ absl::StatusOr<std::string> SaveTraining(FileSystem& files, const std::string& f
   scalars["evaluation_pending"] = int64_t{state.evaluation_pending};
   scalars["chat_template"] = state.run.chat_template;
   for (const auto& [name, value] : state.run.options) scalars[kOptionPrefix + name] = value;
+  for (size_t i = 0; i < state.loads.size(); ++i) {
+    scalars[absl::StrCat(kLoadPrefix, i)] =
+        absl::StrCat(state.loads[i].path, ": ", LoadText(state.loads[i].load));
+  }
   scalars["data_files"] = static_cast<int64_t>(state.run.data.size());
   for (size_t i = 0; i < state.run.data.size(); ++i) {
     PutFile(absl::StrCat("data.", i), state.run.data[i], scalars);
@@ -167,8 +198,12 @@ absl::StatusOr<std::string> SaveTraining(FileSystem& files, const std::string& f
       [&](const NamedParameter& parameter, absl::string_view kind, Tensor& tensor) {
         contents.tensors.push_back(Describe(StateName(parameter, kind), parameter, tensor, kind));
       });
+  for (const NamedParameter& buffer : buffers) {
+    contents.tensors.push_back(Describe(buffer.path, buffer, buffer.master, "buffer"));
+  }
+  const ParameterGroup all = Joined(optimizer.parameters(), buffers);
   for (size_t i = 0; i < best.size(); ++i) {
-    const NamedParameter& parameter = optimizer.parameters()[i];
+    const NamedParameter& parameter = all[i];
     contents.tensors.push_back(Describe(StateName(parameter, "best"), parameter, best[i], "best"));
   }
 
@@ -196,6 +231,7 @@ absl::StatusOr<TrainingState> ReadTrainingState(const CheckpointReader& reader) 
   LORICA_ASSIGN_OR_RETURN(const int64_t pending, reader.GetInt("evaluation_pending"));
   state.evaluation_pending = pending != 0;
   LORICA_ASSIGN_OR_RETURN(state.run.chat_template, reader.GetString("chat_template"));
+  LORICA_ASSIGN_OR_RETURN(state.loads, GetLoads(reader));
   LORICA_ASSIGN_OR_RETURN(const int64_t files, reader.GetInt("data_files"));
   if (files < 0 || files > static_cast<int64_t>(reader.manifest().scalars.size())) {
     return absl::DataLossError(
@@ -222,8 +258,9 @@ absl::StatusOr<TrainingState> ReadTrainingState(const CheckpointReader& reader) 
 }
 
 absl::Status LoadTraining(const CheckpointReader& reader, const TrainingState& state,
-                          bool fresh_optimizer, Optimizer& optimizer, ParameterCopies* best) {
-  const ParameterGroup& parameters = optimizer.parameters();
+                          bool fresh_optimizer, Optimizer& optimizer, const ParameterGroup& buffers,
+                          ParameterCopies* best) {
+  const ParameterGroup parameters = Joined(optimizer.parameters(), buffers);
   std::vector<std::string> expected;
   bool has_best = false;
   for (const NamedParameter& parameter : parameters) {

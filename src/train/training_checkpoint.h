@@ -3,6 +3,7 @@
 //
 // Tensors of a checkpoint: "<path>" (role lora_a, lora_b, matrix, ...), "<path>:adam_m",
 // "<path>:adam_v" or "<path>:momentum", and, where the best parameters are kept, "<path>:best".
+// Correction biases of routers, where the run moves them, stand beside them (role "buffer").
 #ifndef LORICA_TRAIN_TRAINING_CHECKPOINT_H_
 #define LORICA_TRAIN_TRAINING_CHECKPOINT_H_
 
@@ -16,6 +17,7 @@
 #include "lorica/io/file_system.h"
 #include "lorica/optim/optimizer.h"
 #include "lorica/train/evaluate.h"
+#include "lorica/train/expert_load.h"
 
 namespace lorica {
 
@@ -52,6 +54,7 @@ struct TrainingState {
   int64_t clock = 0;     // of the optimizer
   EvaluationHistory evaluations;
   bool stopped_early = false;
+  ExpertLoads loads;  // since the last line of the metrics that told them
   // An evaluation was due after this step and the run was interrupted before its end.
   bool evaluation_pending = false;
 };
@@ -61,20 +64,23 @@ using ParameterCopies = std::vector<Tensor>;
 ParameterCopies CopyParameters(const ParameterGroup& group);
 
 // Writes `folder`/step-XXXXXXXX and returns its path. One that stands there but can't be opened
-// makes way.
+// makes way. `buffers` change with the steps and belong to no optimizer (Trainer::buffers); `best`
+// holds copies of the optimizer's parameters and of them.
 absl::StatusOr<std::string> SaveTraining(FileSystem& files, const std::string& folder,
                                          const TrainingState& state, Optimizer& optimizer,
+                                         const ParameterGroup& buffers,
                                          const ParameterCopies& best);
 
 // All but the tensors.
 absl::StatusOr<TrainingState> ReadTrainingState(const CheckpointReader& reader);
 
-// Reads parameters, optimizer state and best parameters (into `best`, emptied where there are
-// none). The checkpoint must have exactly the tensors that the optimizer has, of the same types and
-// shapes. With `fresh_optimizer` state tensors are left as they are, and the clock too; without,
-// all of a step above 0 being zero is an error: nothing else shows that a state was lost.
+// Reads parameters, optimizer state, buffers and best parameters (into `best`, emptied where there
+// are none). The checkpoint must have exactly the tensors that the optimizer has, of the same types
+// and shapes. With `fresh_optimizer` state tensors are left as they are, and the clock too;
+// without, all of a step above 0 being zero is an error: nothing else shows that a state was lost.
 absl::Status LoadTraining(const CheckpointReader& reader, const TrainingState& state,
-                          bool fresh_optimizer, Optimizer& optimizer, ParameterCopies* best);
+                          bool fresh_optimizer, Optimizer& optimizer, const ParameterGroup& buffers,
+                          ParameterCopies* best);
 
 }  // namespace lorica
 

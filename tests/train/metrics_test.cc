@@ -46,6 +46,24 @@ TEST(Metrics, EveryBitComesBack) {
   EXPECT_EQ(log->evaluations[1].eval_tokens, 55);
 }
 
+TEST(Metrics, LoadsOfExpertsComeBackInTheirOrder) {
+  TempFolder folder;
+  const std::string path = folder / "metrics.jsonl";
+  StepMetrics line = Line(1);
+  line.aux_loss = 1.0625;
+  line.loads = {{"model.layers.9.mlp", {3, 0, 5}}, {"model.layers.10.mlp", {4, 4, 0}}};
+  absl::StatusOr<MetricsWriter> writer = MetricsWriter::Open(PosixFiles(), path);
+  ASSERT_TRUE(writer.ok() && writer->Write(line).ok());
+  const absl::StatusOr<MetricsLog> log = ReadMetrics(PosixFiles(), path);
+  ASSERT_TRUE(log.ok()) << log.status();
+  EXPECT_EQ(log->steps[0].loads, line.loads);
+  EXPECT_EQ(log->steps[0].aux_loss, 1.0625);
+  EXPECT_EQ(WorstImbalance(line.loads), 5 / (8.0 / 3));
+
+  WriteText(path, FormatMetrics(Line(1)).insert(1, "\"expert_load\": 3, ") + "\n");
+  EXPECT_FALSE(ReadMetrics(PosixFiles(), path).ok());
+}
+
 TEST(Metrics, LinesHaveTheAgreedKeys) {
   EXPECT_EQ(FormatMetrics(StepMetrics{.step = 3,
                                       .epoch = 0.5,

@@ -79,6 +79,32 @@ TEST(HtmlText, KeepsUnicodeAndNewlinesAndReplacesTheRest) {
   EXPECT_EQ(HtmlText("\xC3"), "\xEF\xBF\xBD");
 }
 
+TEST(LoadMap, ShadesEachExpertOverTheMeanOfItsLayer) {
+  // Of the mean 8: none, an eighth, the same, twice and more.
+  const std::string map = FormatLoadMap("t", {{"model.layers.3.mlp", {0, 1, 8, 23}}, {"odd", {}}});
+  EXPECT_THAT(map, HasSubstr("<path class=\"idle\""));
+  for (const char* shade : {"\"0.125\" d=", "\"0.5\" d=", "\"1\" d="}) {
+    EXPECT_THAT(map, HasSubstr(std::string("<path class=\"bar\" fill-opacity=") + shade));
+  }
+  EXPECT_THAT(map, HasSubstr(">layer 3<"));
+  EXPECT_THAT(map, HasSubstr("expert 3 has the most tokens, 23 (2.88 times the mean)"));
+  EXPECT_THAT(FormatLoadMap("t", {{"a", {0, 0}}}), Not(HasSubstr("nan")));
+  EXPECT_THAT(FormatLoadMap("t", {}), HasSubstr("</svg>"));
+  // A page with one of 61 layers of 256 experts stays small.
+  ExpertLoads large(61, {"model.layers.7.mlp", std::vector<int64_t>(256, 9)});
+  EXPECT_LT(FormatLoadMap("t", large).size(), 800000u);
+}
+
+TEST(Report, ShowsExpertsWhereThereAreSome) {
+  ReportData data = Data();
+  EXPECT_THAT(FormatReport(data), Not(HasSubstr("<h2>Experts</h2>")));
+  data.metrics.steps[3].loads = {{"model.layers.1.mlp", {1, 3}}};
+  EXPECT_THAT(FormatReport(data), HasSubstr("<h2>Experts</h2>"));
+  EXPECT_THAT(FormatReport(data), Not(HasSubstr("Balancing loss")));
+  data.metrics.steps[3].aux_loss = 1;
+  EXPECT_THAT(FormatReport(data), HasSubstr("Balancing loss"));
+}
+
 TEST(Chart, SurvivesOddValues) {
   const std::string chart = FormatChart(
       "t", "x", {{"a", {1, 2, 3, 4}, {1, NAN, INFINITY, 2}}, {"b", {1}, {5}, true}, {"c", {}, {}}});

@@ -93,6 +93,38 @@ INSTANTIATE_TEST_SUITE_P(
                                          "gpt_oss", "minimax_m2", "qwen3_5_moe"),
                        ::testing::Values("clip"), ::testing::Values(DType::kF64, DType::kF32)));
 
+class TrainedRouters : public ::testing::TestWithParam<std::tuple<const char*, DType>> {};
+
+TEST_P(TrainedRouters, FollowTheTrajectoryOfPeftAndTransformers) {
+  const auto [name, dtype] = GetParam();
+  const std::string folder = name;
+  GoldenModel golden(folder, dtype);
+  const AdapterSet set = golden.LoadAdapter(folder + "/adapter");
+  for (const SavedRouter& router : ListRouters(*golden.model)) {
+    router.router->weight().MakeTrainable();
+    if (router.router->bias().defined()) router.router->bias().MakeTrainable();
+  }
+  ParameterGroup parameters = ParametersOf(set);
+  for (NamedParameter& router : ParametersOf(*golden.model)) parameters.push_back(router);
+  const bool exact = dtype == DType::kF64;
+  FollowTrajectory(*golden.model, parameters, GoldenJson("../trained_routers.json")[name], folder,
+                   exact ? 1e-9 : 1e-4);
+  const auto want = GoldenTensors("../trained_routers.safetensors");
+  size_t compared = 0;
+  for (const NamedParameter& router : ParametersOf(*golden.model)) {
+    const auto it = want.find(folder + "." + router.path);
+    ASSERT_NE(it, want.end()) << router.path;
+    EXPECT_TRUE(testing::Near(router.master, it->second, exact ? 3e-7 : 2e-3)) << router.path;
+    ++compared;
+  }
+  EXPECT_GE(compared, 2u);
+}
+
+INSTANTIATE_TEST_SUITE_P(Golden, TrainedRouters,
+                         ::testing::Combine(::testing::Values("deepseek_v3", "qwen3_moe",
+                                                              "gpt_oss"),
+                                            ::testing::Values(DType::kF64, DType::kF32)));
+
 class FullTrajectory : public ::testing::TestWithParam<std::tuple<const char*, DType>> {};
 
 TEST_P(FullTrajectory, IsThatOfTransformers) {

@@ -53,6 +53,7 @@ class TrainingCheckpointTest : public ::testing::Test {
     state.run.base_model = "b";
     state.run_id = "id";
     state.evaluations = {0.25, 4, 1};
+    state.loads = {{"model.layers.1.mlp", {3, 0, 5}}, {"model.layers.2.mlp", {4, 4, 0}}};
     return state;
   }
   // Saves an optimizer after two steps.
@@ -61,8 +62,8 @@ class TrainingCheckpointTest : public ::testing::Test {
     Step(*optimizer);
     Step(*optimizer);
     saved_ = All(*optimizer);
-    const absl::StatusOr<std::string> path =
-        SaveTraining(PosixFiles(), folder_ / "checkpoints", State(*optimizer), *optimizer, best);
+    const absl::StatusOr<std::string> path = SaveTraining(PosixFiles(), folder_ / "checkpoints",
+                                                          State(*optimizer), *optimizer, {}, best);
     EXPECT_TRUE(path.ok()) << path.status();
     return *path;
   }
@@ -71,7 +72,7 @@ class TrainingCheckpointTest : public ::testing::Test {
     if (!reader.ok()) return reader.status();
     const absl::StatusOr<TrainingState> state = ReadTrainingState(*reader);
     if (!state.ok()) return state.status();
-    return LoadTraining(*reader, *state, fresh, optimizer, &best_);
+    return LoadTraining(*reader, *state, fresh, optimizer, {}, &best_);
   }
 
   ThreadPool pool_{1};
@@ -93,6 +94,7 @@ TEST_F(TrainingCheckpointTest, EverythingComesBack) {
   ASSERT_TRUE(state.ok());
   EXPECT_EQ(state->position, 11);
   EXPECT_EQ(state->run_id, "id");
+  EXPECT_EQ(state->loads, State(*optimizer).loads);
   EXPECT_EQ(state->evaluations.best_loss, 0.25);
   EXPECT_EQ(state->evaluations.best_step, 4);
   EXPECT_EQ(state->evaluations.without_improvement, 1);
@@ -106,6 +108,27 @@ TEST_F(TrainingCheckpointTest, TheBestParametersComeBack) {
   ASSERT_TRUE(Load(path, *optimizer).ok());
   ASSERT_EQ(best_.size(), 2u);
   EXPECT_EQ(best_[1].ToDoubles(), std::vector<double>(6, 9.0));
+}
+
+TEST_F(TrainingCheckpointTest, BuffersComeBackWithTheirBest) {
+  Tensor bias = Tensor::FromHost<float>(*backend_, {3}, std::vector<float>{1, 2, 3});
+  const ParameterGroup buffers = {{"gate.e_score_correction_bias", bias, ParameterRole::kVector}};
+  const auto optimizer = MakeOne(1);
+  Step(*optimizer);
+  ParameterCopies best = CopyParameters(optimizer->parameters());
+  best.push_back(Tensor::Full(*backend_, {3}, DType::kF32, 7));
+  const absl::StatusOr<std::string> path = SaveTraining(
+      PosixFiles(), folder_ / "checkpoints", State(*optimizer), *optimizer, buffers, best);
+  ASSERT_TRUE(path.ok()) << path.status();
+  bias.mutable_data<float>()[1] = 0;
+  const absl::StatusOr<CheckpointReader> reader = CheckpointReader::Open(*path);
+  const absl::StatusOr<TrainingState> state = ReadTrainingState(*reader);
+  ASSERT_TRUE(LoadTraining(*reader, *state, false, *optimizer, buffers, &best_).ok());
+  EXPECT_EQ(bias.ToDoubles(), (std::vector<double>{1, 2, 3}));
+  ASSERT_EQ(best_.size(), 3u);
+  EXPECT_EQ(best_[2].ToDoubles(), std::vector<double>(3, 7.0));
+  // A run that doesn't move biases is another one.
+  EXPECT_FALSE(LoadTraining(*reader, *state, false, *optimizer, {}, &best_).ok());
 }
 
 TEST_F(TrainingCheckpointTest, AFreshOptimizerKeepsItsZeros) {
@@ -136,7 +159,7 @@ TEST_F(TrainingCheckpointTest, StateThatWasLostIsAnError) {
   TrainingState state = State(*optimizer);
   state.step = state.clock = 3;  // claims steps that never were
   const absl::StatusOr<std::string> path =
-      SaveTraining(PosixFiles(), folder_ / "checkpoints", state, *optimizer, {});
+      SaveTraining(PosixFiles(), folder_ / "checkpoints", state, *optimizer, {}, {});
   ASSERT_TRUE(path.ok());
   const absl::Status status = Load(*path, *optimizer);
   EXPECT_EQ(status.code(), absl::StatusCode::kDataLoss);

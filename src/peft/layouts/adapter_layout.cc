@@ -82,6 +82,13 @@ absl::StatusOr<ReadAdapter> ReadStoredAdapter(const std::string& path, Backend& 
 absl::Status WriteStoredAdapter(const StoredAdapter& adapter, AdapterLayout layout,
                                 const std::string& folder, const BaseFacts* base,
                                 FileSystem& files) {
+  const bool peft = layout == AdapterLayout::kPeft2d || layout == AdapterLayout::kPeft3d ||
+                    layout == AdapterLayout::kPeft3d018;
+  if (!peft && !adapter.saved.empty()) {
+    return absl::FailedPreconditionError(absl::StrCat(Name(layout), ": has no place for ",
+                                                      Quoted(adapter.saved[0].module),
+                                                      ", which the adapter brings in full"));
+  }
   switch (layout) {
     case AdapterLayout::kPeft2d:
       return layouts::WritePeft2d(adapter, folder, files);

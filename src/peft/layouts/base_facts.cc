@@ -57,6 +57,7 @@ void SetByType(BaseFacts& facts) {
     facts.architecture = std::string(row.architecture);
     facts.form = row.form;
   }
+  facts.form.in_model = facts.experts > 0;
 }
 
 absl::StatusOr<int64_t> FirstCount(const JsonObject& config,

@@ -46,7 +46,7 @@ std::string Where(const SafetensorsFile& file, const SafetensorsEntry& entry) {
 }  // namespace
 
 absl::StatusOr<FactorTable> FactorTable::Open(const std::string& path, Names names,
-                                              FileSystem& files) {
+                                              FileSystem& files, const PeftConfig* config) {
   LORICA_ASSIGN_OR_RETURN(SafetensorsFile opened, SafetensorsFile::Open(path, files));
   FactorTable table(std::move(opened));
   const SafetensorsFile& file = table.file_;
@@ -57,6 +57,12 @@ absl::StatusOr<FactorTable> FactorTable::Open(const std::string& path, Names nam
     if (names == Names::kPeft && absl::EndsWith(module, kBaseCopy)) {
       table.base_copies_.push_back(entry.name);
       continue;
+    }
+    if (config != nullptr) {
+      if (std::optional<SavedTensor> saved = config->ParseSavedKey(module)) {
+        table.saved_.emplace_back(*std::move(saved), &entry);
+        continue;
+      }
     }
     const Suffix* suffix = FindSuffix(names, module);
     if (suffix == nullptr || module.empty()) {

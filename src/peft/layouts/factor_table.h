@@ -3,10 +3,13 @@
 #define LORICA_PEFT_LAYOUTS_FACTOR_TABLE_H_
 
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/status/statusor.h"
 #include "lorica/io/safetensors.h"
+#include "lorica/peft/peft_config.h"
+#include "lorica/peft/stored_adapter.h"
 #include "lorica/tensor/tensor.h"
 
 namespace lorica::layouts {
@@ -24,12 +27,17 @@ class FactorTable {
     kPeft,  // base_model.model.<path>.lora_A.weight, .lora_embedding_A
     kMlx,   // <path>.lora_a
   };
-  // Errors: a key of another form, a factor without its partner.
-  static absl::StatusOr<FactorTable> Open(const std::string& path, Names names, FileSystem& files);
+  // Keys of modules that `config` saves in full are kept apart. Errors: a key of another form, a
+  // factor without its partner.
+  static absl::StatusOr<FactorTable> Open(const std::string& path, Names names, FileSystem& files,
+                                          const PeftConfig* config = nullptr);
 
   const std::vector<FactorPair>& pairs() const { return pairs_; }  // sorted by path
   // Copies of base weights that PEFT stores beside adapted embeddings.
   const std::vector<std::string>& base_copies() const { return base_copies_; }
+  const std::vector<std::pair<SavedTensor, const SafetensorsEntry*>>& saved() const {
+    return saved_;
+  }
   const std::string& where() const { return file_.where(); }
 
   // A tensor of `rank` axes, in `dtype` (f32 or f64). Errors: another number of axes, an empty
@@ -45,6 +53,7 @@ class FactorTable {
   SafetensorsFile file_;
   std::vector<FactorPair> pairs_;
   std::vector<std::string> base_copies_;
+  std::vector<std::pair<SavedTensor, const SafetensorsEntry*>> saved_;
 };
 
 }  // namespace lorica::layouts

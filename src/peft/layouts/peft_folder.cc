@@ -60,6 +60,47 @@ absl::StatusOr<StoredModule> ReadDense(const FactorTable& table, const PeftLayou
   return module;
 }
 
+absl::StatusOr<std::vector<SavedTensor>> ReadSaved(const FactorTable& table,
+                                                   const PeftConfig& config, Backend& backend,
+                                                   DType dtype) {
+  std::vector<SavedTensor> tensors;
+  for (const auto& [tensor, entry] : table.saved()) {
+    tensors.push_back(tensor);
+    LORICA_ASSIGN_OR_RETURN(
+        tensors.back().values,
+        table.Load(*entry, static_cast<int>(entry->shape.size()), backend, dtype));
+  }
+  for (const std::string& name : config.saved_modules) {
+    if (std::any_of(tensors.begin(), tensors.end(), [&](const SavedTensor& tensor) {
+          return tensor.module == name || absl::EndsWith(tensor.module, absl::StrCat(".", name));
+        })) {
+      continue;
+    }
+    return absl::InvalidArgumentError(
+        absl::StrCat(table.where(), ": has no weight of ", Quoted(name),
+                     ", which modules_to_save of adapter_config.json names"));
+  }
+  return tensors;
+}
+
+// Dense weights that target_parameters names have factors. (Those of experts are looked at with
+// their layout.)
+absl::Status CheckWeightsNamed(const FactorTable& table, const PeftLayoutConfig& config) {
+  for (const std::string& name : config.target_parameters) {
+    if (!absl::EndsWith(name, ".weight")) continue;
+    if (std::any_of(table.pairs().begin(), table.pairs().end(), [&](const FactorPair& pair) {
+          const std::string weight = absl::StrCat(pair.path, ".weight");
+          return weight == name || absl::EndsWith(weight, absl::StrCat(".", name));
+        })) {
+      continue;
+    }
+    return absl::InvalidArgumentError(
+        absl::StrCat(table.where(), ": has no factors for ", Quoted(name),
+                     ", which target_parameters of adapter_config.json names"));
+  }
+  return absl::OkStatus();
+}
+
 }  // namespace
 
 absl::StatusOr<ReadAdapter> ReadPeftFolder(const std::string& folder, Backend& backend,
@@ -68,13 +109,14 @@ absl::StatusOr<ReadAdapter> ReadPeftFolder(const std::string& folder, Backend& b
                           PeftLayoutConfig::Read(JoinPath(folder, "adapter_config.json"), files));
   LORICA_ASSIGN_OR_RETURN(const FactorTable table,
                           FactorTable::Open(JoinPath(folder, "adapter_model.safetensors"),
-                                            FactorTable::Names::kPeft, files));
+                                            FactorTable::Names::kPeft, files, &config.peft));
   ReadAdapter result;
   StoredAdapter& adapter = result.adapter;
   adapter.base_model = config.peft.base_model;
   adapter.task_type = config.task_type;
   adapter.dropout = config.trained_dropout.value_or(config.peft.dropout);
   adapter.left_behind = table.base_copies();
+  LORICA_ASSIGN_OR_RETURN(adapter.saved, ReadSaved(table, config.peft, backend, options.dtype));
 
   KeyedPairs experts;
   for (const FactorPair& pair : table.pairs()) {
@@ -101,6 +143,9 @@ absl::StatusOr<ReadAdapter> ReadPeftFolder(const std::string& folder, Backend& b
     adapter.form.interleaved = *config.interleaved;
     adapter.form.transposed = *config.interleaved;
   }
+  LORICA_RETURN_IF_ERROR(CheckWeightsNamed(table, config));
+  // Dense weights are named as parameters where modules of their name are taken for experts.
+  adapter.form.in_model = adapter.form.in_model || !config.target_parameters.empty();
   for (const auto& [key, pair] : experts) {
     adapter.form.numbered_names = adapter.form.numbered_names || key.numbered_names;
   }

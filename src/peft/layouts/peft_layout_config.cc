@@ -104,11 +104,6 @@ absl::StatusOr<PeftLayoutConfig> PeftLayoutConfig::Read(const std::string& path,
     json["target_modules"] = OrderedJson::array({kNoModule});
   }
   LORICA_ASSIGN_OR_RETURN(config.peft, ParsePeftConfig(json.dump(), path));
-  if (!config.peft.saved_modules.empty()) {
-    return absl::UnimplementedError(
-        absl::StrCat(path, ": modules_to_save names ", Quoted(config.peft.saved_modules[0]),
-                     "; whole weights beside factors aren't supported in other layouts"));
-  }
   return config;
 }
 
@@ -147,7 +142,8 @@ std::string PeftConfigText::Format(const StoredAdapter& adapter) const {
       {"target_modules", target_modules},
       {"rank_pattern", ranks},
       {"alpha_pattern", alphas},
-      {"modules_to_save", nullptr},
+      {"modules_to_save",
+       modules_to_save.empty() ? OrderedJson(nullptr) : OrderedJson(modules_to_save)},
   };
   if (!target_parameters.empty()) json["target_parameters"] = target_parameters;
   if (!peft_version.empty()) json["peft_version"] = peft_version;

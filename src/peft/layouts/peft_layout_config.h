@@ -49,6 +49,7 @@ struct PeftConfigText {
   bool rslora = false;
   std::vector<std::string> target_modules;
   std::vector<std::string> target_parameters;
+  std::vector<std::string> modules_to_save;
   std::map<std::string, int64_t> rank_pattern;
   std::map<std::string, double> alpha_pattern;
   std::string peft_version;  // empty: left out

@@ -30,9 +30,11 @@ bool TakenForExperts(absl::string_view path) {
 
 // The model has experts, adapted or not.
 bool HasExperts(const StoredAdapter& adapter) {
-  return std::any_of(adapter.modules.begin(), adapter.modules.end(), [](const StoredModule& m) {
-    return m.kind == StoredModule::Kind::kExperts || absl::StrContains(m.path, ".shared_expert");
-  });
+  return adapter.form.in_model ||
+         std::any_of(adapter.modules.begin(), adapter.modules.end(), [](const StoredModule& m) {
+           return m.kind == StoredModule::Kind::kExperts ||
+                  absl::StrContains(m.path, ".shared_expert");
+         });
 }
 
 // `as_parameters`: the reader is PEFT, with the rule above.
@@ -56,8 +58,13 @@ void AddDense(const StoredAdapter& adapter, bool as_parameters, PeftConfigText& 
   }
 }
 
-absl::Status WriteFolder(const StoredAdapter& adapter, PeftConfigText text,
-                         const TensorList& tensors, const std::string& folder, FileSystem& files) {
+absl::Status WriteFolder(const StoredAdapter& adapter, PeftConfigText text, TensorList tensors,
+                         const std::string& folder, FileSystem& files) {
+  for (const SavedTensor& saved : adapter.saved) {
+    tensors.Add(absl::StrCat(kPrefix, saved.module, ".", saved.name), saved.values);
+    std::vector<std::string>& names = text.modules_to_save;
+    if (names.empty() || names.back() != saved.module) names.push_back(saved.module);
+  }
   std::sort(text.target_modules.begin(), text.target_modules.end());
   std::sort(text.target_parameters.begin(), text.target_parameters.end());
   LORICA_RETURN_IF_ERROR(WriteFileAtomically(files, JoinPath(folder, "adapter_config.json"),
