@@ -60,23 +60,23 @@ std::pair<Shape, Shape> ExpectedShapes(const StoredModule& stored, const TargetC
 
 }  // namespace
 
-absl::StatusOr<bool> NeedsLayouts(const std::string& folder, FileSystem& files) {
-  const std::string path = JoinPath(folder, "adapter_model.safetensors");
-  if (!files.Stat(path).ok()) {
-    return IsGgufPath(folder) || files.Stat(JoinPath(folder, "adapters.safetensors")).ok();
-  }
-  absl::StatusOr<SafetensorsFile> file = SafetensorsFile::Open(path, files);
-  if (!file.ok()) return file.status();
-  return std::any_of(file->entries().begin(), file->entries().end(),
+bool HasExpertFactors(const SafetensorsFile& file) {
+  return std::any_of(file.entries().begin(), file.entries().end(),
                      [](const SafetensorsEntry& entry) {
                        return absl::StrContains(entry.name, ".experts.") &&
                               absl::StrContains(entry.name, ".lora_");
                      });
 }
 
+bool IsOtherLayout(const std::string& folder, FileSystem& files) {
+  return IsGgufPath(folder) || files.Stat(JoinPath(folder, "adapters.safetensors")).ok();
+}
+
 absl::StatusOr<AdapterSet> LoadByLayout(const std::string& folder, Module& root, Backend& backend,
-                                        DType compute, uint64_t seed, FileSystem& files) {
+                                        DType compute, uint64_t seed, FileSystem& files,
+                                        std::shared_ptr<const SafetensorsFile> opened) {
   AdapterReadOptions options;
+  options.opened = std::move(opened);
   options.dtype = AccumulatorOf(compute);
   BaseFacts facts;
   if (const auto* model = dynamic_cast<const CausalLm*>(&root)) {

@@ -96,6 +96,7 @@ absl::StatusOr<SftPlan> PlanOf(SftSetup& setup) {
     ++plan.by_name[it->second].second;
   }
   plan.left_out = setup.left_out;
+  plan.matches = setup.matches;
   plan.trainable_parameters = setup.memory.trained_parameters;
   plan.model_parameters = setup.memory.model_parameters;
   if (setup.train.has_value()) {

@@ -37,6 +37,7 @@ struct SftSetup {
   std::vector<DataFile> train_files;
   AdapterSet adapters;  // empty in full training
   std::vector<std::string> left_out;
+  std::vector<PatternMatches> matches;  // of fresh adapters
   std::vector<std::string> notes;
   TrainerOptions trainer_options;
   MemoryFacts memory;  // tokens filled in

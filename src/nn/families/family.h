@@ -45,6 +45,8 @@ struct Family {
                             ModelConfig& config) = nullptr;
   // The keys about experts (expert_gguf.h) are read besides.
   bool gguf_experts = false;
+  // Folders have stacks of experts with the last two axes swapped.
+  bool transposed_experts = false;
   // Rows of q and k are stored with the rotation halves of a head interleaved in GGUF files.
   bool gguf_interleaves_rotation = false;
   // The norm between attention and feed-forward is called post_attention_norm there.

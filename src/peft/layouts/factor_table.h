@@ -2,7 +2,9 @@
 #ifndef LORICA_PEFT_LAYOUTS_FACTOR_TABLE_H_
 #define LORICA_PEFT_LAYOUTS_FACTOR_TABLE_H_
 
+#include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/status/statusor.h"
@@ -26,23 +28,23 @@ class FactorTable {
   };
   // Errors: a key of another form, a factor without its partner.
   static absl::StatusOr<FactorTable> Open(const std::string& path, Names names, FileSystem& files);
+  static absl::StatusOr<FactorTable> Of(std::shared_ptr<const SafetensorsFile> file, Names names);
 
   const std::vector<FactorPair>& pairs() const { return pairs_; }  // sorted by path
   // Copies of base weights that PEFT stores beside adapted embeddings.
   const std::vector<std::string>& base_copies() const { return base_copies_; }
-  const std::string& where() const { return file_.where(); }
+  const std::string& where() const { return file_->where(); }
 
-  // A tensor of `rank` axes, in `dtype` (f32 or f64). Errors: another number of axes, an empty
-  // axis, no floating-point type, values that aren't finite.
+  // LoadFactor of a tensor of `rank` axes.
   absl::StatusOr<Tensor> Load(const SafetensorsEntry& entry, int rank, Backend& backend,
                               DType dtype) const;
   // "<file>: tensor "<name>": expected <expected>, found shape [...]".
   absl::Status Wrong(const SafetensorsEntry& entry, absl::string_view expected) const;
 
  private:
-  explicit FactorTable(SafetensorsFile file) : file_(std::move(file)) {}
+  explicit FactorTable(std::shared_ptr<const SafetensorsFile> file) : file_(std::move(file)) {}
 
-  SafetensorsFile file_;
+  std::shared_ptr<const SafetensorsFile> file_;
   std::vector<FactorPair> pairs_;
   std::vector<std::string> base_copies_;
 };
