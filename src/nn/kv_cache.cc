@@ -166,10 +166,12 @@ void KvCache::SetState(int layer, State next) {
 }
 
 void KvCache::Commit() {
+  for (const Layer& layer : layers_) {
+    LORICA_CHECK(!layer.recurrent || layer.next.matrix.defined(),
+                 "[kv_cache] a layer gave no state");
+  }
   for (Layer& layer : layers_) {
-    if (!layer.recurrent) continue;
-    LORICA_CHECK(layer.next.matrix.defined(), "[kv_cache] a layer gave no state");
-    layer.state = std::exchange(layer.next, State());
+    if (layer.recurrent) layer.state = std::exchange(layer.next, State());
   }
   for (int s = 0; s < added_.groups(); ++s) rows_[s].length += added_.size(s);
   added_ = Sequences();
