@@ -79,7 +79,21 @@ size_t GlobDistance(absl::string_view glob, absl::string_view text) {
 
 size_t Distance(absl::string_view pattern, absl::string_view path) {
   if (absl::StrContains(pattern, '*')) return GlobDistance(pattern, path);
-  return std::min(GlobDistance(pattern, path), GlobDistance(absl::StrCat("*.", pattern), path));
+  size_t least = GlobDistance(pattern, path);
+  // A path's last names, its first ones, and ones between.
+  for (const std::string& glob : {absl::StrCat("*.", pattern), absl::StrCat(pattern, ".*"),
+                                  absl::StrCat("*.", pattern, ".*")}) {
+    least = std::min(least, GlobDistance(glob, path));
+  }
+  return least;
+}
+
+// The stack of experts that the projection at `path` belongs to; empty for others.
+absl::string_view StackOf(absl::string_view path, AdapterHost::Kind kind) {
+  const size_t dot = path.rfind('.');
+  if (kind != AdapterHost::Kind::kGroupedLinear || dot == absl::string_view::npos) return {};
+  const absl::string_view stack = path.substr(0, dot);
+  return LastName(stack) == "experts" ? stack : absl::string_view();
 }
 
 // Why a pattern that names a projection of experts finds none, or "".
@@ -108,12 +122,16 @@ absl::Status NoMatch(absl::string_view what, absl::string_view pattern, ExpertLo
                                                    " matches no module of the model", reason));
   }
   std::vector<std::string> paths;
-  for (const TargetCandidate& c : candidates) paths.push_back(c.path);
+  for (const TargetCandidate& c : candidates) {
+    const absl::string_view stack = StackOf(c.path, c.host->kind());
+    if (!stack.empty() && (paths.empty() || paths.back() != stack)) paths.emplace_back(stack);
+    paths.push_back(c.path);
+  }
   const std::string nearest = NearestPath(pattern, paths);
   std::string message =
       absl::StrCat(what, " pattern ", Quoted(pattern), " matches no module of the model");
   if (!nearest.empty()) absl::StrAppend(&message, "; the nearest path is ", Quoted(nearest));
-  if (!nearest.empty() && Distance(pattern, nearest) == 0) {
+  if (absl::StrContains(pattern, '*') && !nearest.empty() && Distance(pattern, nearest) == 0) {
     absl::StrAppend(&message, ", which no wildcard reaches: name ",
                     HasName(nearest, "experts") ? "experts" : LastName(nearest));
   }
@@ -162,10 +180,8 @@ bool MatchesTarget(absl::string_view pattern, absl::string_view path, AdapterHos
   if (expert && !HasName(pattern, "experts")) return false;
   if (restricted && LastName(pattern) != LastName(path)) return false;
   if (MatchesPath(pattern, path)) return true;
-  // The stack of experts that a projection belongs to.
-  const size_t dot = path.rfind('.');
-  return kind == AdapterHost::Kind::kGroupedLinear && dot != absl::string_view::npos &&
-         LastName(path.substr(0, dot)) == "experts" && MatchesPath(pattern, path.substr(0, dot));
+  const absl::string_view stack = StackOf(path, kind);
+  return !stack.empty() && MatchesPath(pattern, stack);
 }
 
 absl::StatusOr<TargetSelection> SelectTargets(Module& root, const std::vector<std::string>& targets,

@@ -84,9 +84,10 @@ TEST_F(TargetPatternTest, NoMatchNamesTheNearest) {
   EXPECT_THAT(ErrorOf({"q_projj"}), HasSubstr("nearest path is \"layers.0.self_attn.q_proj\""));
   EXPECT_THAT(ErrorOf({"*.layers.3.mlp.upp_proj"}),
               HasSubstr("nearest path is \"layers.3.mlp.up_proj\""));
-  EXPECT_THAT(ErrorOf({"*.expert"}), HasSubstr("nearest path is \"layers."));
+  EXPECT_THAT(ErrorOf({"*.expert"}), HasSubstr("nearest path is \"layers.0.mlp.experts\""));
+  EXPECT_THAT(ErrorOf({"layers.1"}), HasSubstr("nearest path is \"layers.1."));
   EXPECT_THAT(
-      ErrorOf({"*experts.up*"}),
+      ErrorOf({"*.expert*.up_proj"}),
       HasSubstr("\"layers.0.mlp.experts.up_proj\", which no wildcard reaches: name experts"));
   EXPECT_THAT(ErrorOf({"lm_h*"}),
               HasSubstr("\"lm_head\", which no wildcard reaches: name lm_head"));
