@@ -13,6 +13,15 @@ namespace lorica {
 Tensor GatedDeltaRule(const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& g,
                       const Tensor& beta, const Sequences& sequences);
 
+// For decoding: the same tokens, but going on from `state` [sequences, H, K, V], which stays as it
+// is; nothing is recorded. `state` of the result is the one after the last token.
+struct DeltaRuleStep {
+  Tensor y, state;
+};
+DeltaRuleStep ContinueDeltaRule(const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& g,
+                                const Tensor& beta, const Sequences& sequences,
+                                const Tensor& state);
+
 }  // namespace lorica
 
 #endif  // LORICA_AUTOGRAD_DELTA_RULE_H_

@@ -1,6 +1,7 @@
 // lorica chat: a conversation in the terminal.
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdio>
 #include <iostream>
 
@@ -15,6 +16,7 @@
 #include "lorica/io/quoted.h"
 #include "lorica/nn/generate.h"
 #include "lorica/tensor/status.h"
+#include "lorica/text/utf8.h"
 #include "lorica/train/exit_status.h"
 #include "lorica/train/text_model.h"
 
@@ -24,6 +26,21 @@ namespace {
 constexpr char kHelp[] =
     "/reset forgets the conversation, /system TEXT sets the system message, /adapter on|off "
     "switches the adapter, /quit ends";
+
+// With U+FFFD for each byte that belongs to no character: an answer may end within one, and a
+// prompt with such text would be refused from then on.
+std::string WholeCharacters(absl::string_view text) {
+  std::string whole;
+  while (!text.empty()) {
+    const size_t valid = std::min(FirstInvalidUtf8(text), text.size());
+    absl::StrAppend(&whole, text.substr(0, valid));
+    text.remove_prefix(valid);
+    if (text.empty()) break;
+    absl::StrAppend(&whole, "\xEF\xBF\xBD");
+    text.remove_prefix(1);
+  }
+  return whole;
+}
 
 jinja::Value Message(const char* role, const std::string& content) {
   return jinja::Dict({{"role", role}, {"content", content}});
@@ -136,7 +153,7 @@ class ChatCommand final : public Command {
     PrintResult(rest + "\n");
     LORICA_RETURN_IF_ERROR(FlushResults());
     ClearInterrupt();
-    messages_.push_back(Message("assistant", answer));
+    messages_.push_back(Message("assistant", WholeCharacters(answer)));
     return absl::OkStatus();
   }
 

@@ -188,6 +188,17 @@ std::string PlanSummary(const SftPlan& plan) {
   absl::StrAppend(
       &text, ", ", Grouped(plan.trainable_parameters), " parameters",
       absl::StrFormat(" (%.2f%%)\n", Percent(plan.trainable_parameters, plan.model_parameters)));
+  if (!plan.matches.empty()) {
+    absl::StrAppend(&text, "patterns  ",
+                    absl::StrJoin(plan.matches, ", ",
+                                  [](std::string* out, const PatternMatches& matches) {
+                                    absl::StrAppend(
+                                        out, Printable(matches.pattern), ": ",
+                                        Plural(static_cast<int64_t>(matches.paths.size()), "module",
+                                               "modules"));
+                                  }),
+                    "\n");
+  }
   if (!plan.left_out.empty()) text += LeftOutLine(plan.left_out);
   if (plan.data.has_value()) {
     absl::StrAppend(&text, DataLine("data      ", *plan.data), FileLines(*plan.data),
@@ -301,6 +312,10 @@ nlohmann::ordered_json PlanJson(const SftPlan& plan) {
                                {"alpha", module.alpha}});
   }
   json["left_out"] = plan.left_out;
+  json["patterns"] = Json::array();
+  for (const PatternMatches& matches : plan.matches) {
+    json["patterns"].push_back({{"pattern", matches.pattern}, {"paths", matches.paths}});
+  }
   json["data"] = plan.data.has_value() ? DataJson(*plan.data) : Json();
   json["eval_data"] = plan.eval_data.has_value() ? DataJson(*plan.eval_data) : Json();
   json["epoch_records"] = plan.epoch_records;

@@ -12,13 +12,12 @@
 #include "lorica/tensor/status.h"
 
 namespace lorica {
-namespace {
 
-constexpr absl::string_view kEnding = "_scale_inv";
-
-bool IsEightBit(StoredType type) {
+bool HasBlockScale(StoredType type) {
   return type == StoredType::kF8E4M3 || type == StoredType::kF8E5M2;
 }
+
+namespace {
 
 int64_t CeilDivide(int64_t a, int64_t b) { return a / b + (a % b != 0 ? 1 : 0); }
 
@@ -30,10 +29,10 @@ class BlockScaledSource final : public TensorSource {
   absl::Status Check() {
     for (const std::string& name : source_->names()) {
       const StoredTensorInfo& info = *source_->Find(name);
-      if (absl::EndsWith(name, kEnding)) {
-        const absl::string_view weight = absl::StripSuffix(name, kEnding);
+      if (absl::EndsWith(name, kBlockScaleEnding)) {
+        const absl::string_view weight = absl::StripSuffix(name, kBlockScaleEnding);
         const StoredTensorInfo* scaled = source_->Find(weight);
-        if (scaled == nullptr || !IsEightBit(scaled->type)) {
+        if (scaled == nullptr || !HasBlockScale(scaled->type)) {
           return Bad(name, absl::StrCat("expected a weight ", Quoted(weight),
                                         " of 8-bit floats beside it, found ",
                                         scaled == nullptr ? "none" : Name(scaled->type)));
@@ -41,14 +40,14 @@ class BlockScaledSource final : public TensorSource {
         continue;
       }
       names_.push_back(name);
-      if (IsEightBit(info.type)) LORICA_RETURN_IF_ERROR(CheckScale(name, info));
+      if (HasBlockScale(info.type)) LORICA_RETURN_IF_ERROR(CheckScale(name, info));
     }
     return absl::OkStatus();
   }
 
   const std::vector<std::string>& names() const override { return names_; }
   const StoredTensorInfo* Find(absl::string_view name) const override {
-    return absl::EndsWith(name, kEnding) ? nullptr : source_->Find(name);
+    return absl::EndsWith(name, kBlockScaleEnding) ? nullptr : source_->Find(name);
   }
   absl::StatusOr<absl::Span<const uint8_t>> Bytes(absl::string_view name) const override {
     return source_->Bytes(name);
@@ -58,7 +57,7 @@ class BlockScaledSource final : public TensorSource {
   absl::Status Read(absl::string_view name, int64_t first_row, int64_t rows, DType target,
                     void* out) const override {
     const StoredTensorInfo* info = Find(name);
-    if (info == nullptr || !IsEightBit(info->type) || !IsCompute(target)) {
+    if (info == nullptr || !HasBlockScale(info->type) || !IsCompute(target)) {
       return source_->Read(name, first_row, rows, target, out);
     }
     const int64_t matrix_rows = info->shape[info->shape.size() - 2];
@@ -98,7 +97,7 @@ class BlockScaledSource final : public TensorSource {
   }
 
   absl::Status CheckScale(const std::string& name, const StoredTensorInfo& info) const {
-    const std::string scale_name = absl::StrCat(name, kEnding);
+    const std::string scale_name = absl::StrCat(name, kBlockScaleEnding);
     const StoredTensorInfo* scale = source_->Find(scale_name);
     if (scale == nullptr) {
       return Bad(name, absl::StrCat("expected scales ", Quoted(scale_name),
@@ -124,7 +123,7 @@ class BlockScaledSource final : public TensorSource {
 
   // Row `row` of all matrices' scales below one another.
   absl::Status LoadScales(absl::string_view name, int64_t row, std::vector<float>& scales) const {
-    const std::string scale_name = absl::StrCat(name, kEnding);
+    const std::string scale_name = absl::StrCat(name, kBlockScaleEnding);
     LORICA_ASSIGN_OR_RETURN(const absl::Span<const uint8_t> bytes, source_->Bytes(scale_name));
     const StoredType type = source_->Find(scale_name)->type;
     const size_t row_bytes = scales.size() * TraitsOf(type).block_bytes;

@@ -62,6 +62,10 @@ absl::StatusOr<std::unique_ptr<TensorSource>> OpenFolderSource(const std::string
 // Names and row order as in the GGUF file.
 std::unique_ptr<TensorSource> MakeGgufSource(GgufFile file);
 
+// How companions with scales end, and the types of weights that have one.
+inline constexpr absl::string_view kBlockScaleEnding = "_scale_inv";
+bool HasBlockScale(StoredType type);
+
 // The tensors of `source`, where each 8-bit weight `X` of shape [..., rows, columns] has a
 // companion `X_scale_inv` of floats [..., ceil(rows / block_rows), ceil(columns / block_columns)],
 // one for each block of the matrix. Read multiplies by it: one product in f32, rounded once to the

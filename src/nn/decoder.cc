@@ -177,6 +177,11 @@ KvCacheConfig CausalLm::CacheConfig() const {
   cache.kv_heads = config_.kv_heads;
   cache.key_channels = cache.value_channels = config_.head_dim;
   cache.dtype = compute_;
+  if (const DeltaSizes& delta = config_.delta; delta.taps > 0) {
+    cache.state = {delta.taps - 1, delta.channels(), delta.value_heads, delta.key_head_dim,
+                   delta.value_head_dim};
+    for (int i = 0; i < cache.layers; ++i) cache.recurrent.push_back(config_.Layer(i).delta);
+  }
   return cache;
 }
 

@@ -40,7 +40,7 @@ std::unique_ptr<Sublayer> MakeAttention(const ModelConfig& config, int index,
                                         std::shared_ptr<Rotary> rotary,
                                         std::shared_ptr<KeyChoice> choice, DType compute) {
   if (config.Layer(index).delta) {
-    return std::make_unique<DeltaNet>(config.delta, config.hidden_size, config.rms_norm_eps,
+    return std::make_unique<DeltaNet>(config.delta, index, config.hidden_size, config.rms_norm_eps,
                                       compute);
   }
   if (config.latent.kv_lora_rank > 0) {

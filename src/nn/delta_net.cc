@@ -1,9 +1,11 @@
 #include "lorica/nn/delta_net.h"
 
 #include <cmath>
+#include <utility>
 #include <vector>
 
 #include "lorica/autograd/delta_rule.h"
+#include "lorica/nn/kv_cache.h"
 #include "lorica/tensor/check.h"
 
 namespace lorica::nn {
@@ -20,8 +22,10 @@ Tensor Softplus(const Tensor& x) {
 
 }  // namespace
 
-DeltaNet::DeltaNet(const DeltaSizes& sizes, int64_t hidden, double norm_eps, DType compute)
+DeltaNet::DeltaNet(const DeltaSizes& sizes, int layer, int64_t hidden, double norm_eps,
+                   DType compute)
     : sizes_(sizes),
+      layer_(layer),
       qkv_(Linear::Declare(sizes.channels(), hidden, false, compute)),
       z_(Linear::Declare(sizes.value_heads * sizes.value_head_dim, hidden, false, compute)),
       b_(Linear::Declare(sizes.value_heads, hidden, false, compute)),
@@ -32,27 +36,55 @@ DeltaNet::DeltaNet(const DeltaSizes& sizes, int64_t hidden, double norm_eps, DTy
       norm_(RmsNorm::Declare(sizes.value_head_dim, norm_eps, compute)),
       out_(Linear::Declare(hidden, sizes.value_heads * sizes.value_head_dim, false, compute)) {}
 
-Tensor DeltaNet::Filter::Forward(const Tensor& x, const ForwardContext& context) {
-  const int64_t tokens = x.dim(0), channels = x.dim(1), taps = weight_.shape()[2];
-  // Tokens before a sequence are the row of zeros behind the last one.
+Tensor DeltaNet::Filter::Table(const Tensor& x, const Tensor& tail) const {
+  const int64_t channels = x.dim(1);
+  std::vector<Tensor> parts = {x, Tensor::Zeros(x.backend(), {1, channels}, x.dtype())};
+  if (tail.defined()) parts.push_back(Reshape(tail, {tail.dim(0) * tail.dim(1), channels}));
+  return Concat(parts, 0);
+}
+
+int32_t DeltaNet::Filter::Place(const Sequences& sequences, int sequence, int64_t index,
+                                bool has_tail) const {
+  if (index >= 0) return static_cast<int32_t>(sequences.begin(sequence) + index);
+  if (!has_tail) return static_cast<int32_t>(sequences.rows());
+  const int64_t before = weight_.shape()[2] - 1;
+  return static_cast<int32_t>(sequences.rows() + 1 + (sequence + 1) * before + index);
+}
+
+Tensor DeltaNet::Filter::Forward(const Tensor& x, const Sequences& sequences, const Tensor& tail) {
+  const int64_t channels = x.dim(1), taps = weight_.shape()[2];
   EmbeddingArgs shifted;
-  const Tensor zeros = Tensor::Zeros(x.backend(), {1, channels}, x.dtype());
-  shifted.table = Concat({x, zeros}, 0);
+  shifted.table = Table(x, tail);
   // A value that takes part in the tape where the filter trains.
   const Weight weight = weight_.weight();
   const Tensor filter = Cast(weight.leaf.defined() ? weight.leaf : weight.value, x.dtype());
   Tensor sum;
   for (int64_t back = 0; back < taps; ++back) {
-    std::vector<int32_t> rows(static_cast<size_t>(tokens), static_cast<int32_t>(tokens));
-    for (int s = 0; s < context.sequences.groups(); ++s) {
-      const int64_t begin = context.sequences.begin(s), end = begin + context.sequences.size(s);
-      for (int64_t t = begin + back; t < end; ++t) rows[t] = static_cast<int32_t>(t - back);
+    std::vector<int32_t> rows;
+    rows.reserve(static_cast<size_t>(x.dim(0)));
+    for (int s = 0; s < sequences.groups(); ++s) {
+      for (int64_t i = 0; i < sequences.size(s); ++i) {
+        rows.push_back(Place(sequences, s, i - back, tail.defined()));
+      }
     }
     const Tensor tap = Reshape(Narrow(filter, 2, taps - 1 - back, 1), {1, channels});
     const Tensor term = Mul(back == 0 ? x : lorica::Embedding(rows, shifted), tap);
     sum = back == 0 ? term : Add(sum, term);
   }
   return Silu(sum);
+}
+
+Tensor DeltaNet::Filter::NextTail(const Tensor& x, const Sequences& sequences,
+                                  const Tensor& tail) const {
+  std::vector<int32_t> rows;
+  for (int s = 0; s < sequences.groups(); ++s) {
+    for (int64_t back = tail.dim(1); back > 0; --back) {
+      rows.push_back(Place(sequences, s, sequences.size(s) - back, true));
+    }
+  }
+  EmbeddingArgs picked;
+  picked.table = Table(x, tail);
+  return Reshape(lorica::Embedding(rows, picked), tail.shape());
 }
 
 Tensor DeltaNet::Normalised(const Tensor& x, double factor) const {
@@ -63,7 +95,6 @@ Tensor DeltaNet::Normalised(const Tensor& x, double factor) const {
 }
 
 Tensor DeltaNet::Forward(const Tensor& x, const ForwardContext& context) {
-  LORICA_CHECK(context.cache == nullptr, "[delta_net] decoding with a cache isn't supported");
   const int64_t tokens = x.dim(0), g = sizes_.key_heads, k = sizes_.key_head_dim;
   const int64_t h = sizes_.value_heads, v = sizes_.value_head_dim;
   const DType wide = AccumulatorOf(x.dtype());
@@ -71,15 +102,26 @@ Tensor DeltaNet::Forward(const Tensor& x, const ForwardContext& context) {
     const Weight weight = parameter.weight();
     return Cast(weight.leaf.defined() ? weight.leaf : weight.value, wide);
   };
-  const Tensor mixed = Cast(conv_.Forward(qkv_.Forward(x, context), context), wide);
-  const Tensor query = Reshape(Narrow(mixed, 1, 0, g * k), {tokens, g, k});
-  const Tensor key = Reshape(Narrow(mixed, 1, g * k, g * k), {tokens, g, k});
+  const Sequences& sequences = context.sequences;
+  const KvCache::State past = context.cache ? context.cache->state(layer_) : KvCache::State();
+  const Tensor projected = qkv_.Forward(x, context);
+  const Tensor mixed = Cast(conv_.Forward(projected, sequences, past.tail), wide);
+  const Tensor query = Normalised(Reshape(Narrow(mixed, 1, 0, g * k), {tokens, g, k}),
+                                  1 / std::sqrt(static_cast<double>(k)));
+  const Tensor key = Normalised(Reshape(Narrow(mixed, 1, g * k, g * k), {tokens, g, k}), 1);
   const Tensor value = Reshape(Narrow(mixed, 1, 2 * g * k, h * v), {tokens, h, v});
   const Tensor beta = Sigmoid(Cast(b_.Forward(x, context), wide));
   const Tensor rate = Softplus(Add(Cast(a_.Forward(x, context), wide), of(dt_bias_)));
   const Tensor decay = Neg(Mul(Exp(of(a_log_)), rate));
-  const Tensor y = GatedDeltaRule(Normalised(query, 1 / std::sqrt(static_cast<double>(k))),
-                                  Normalised(key, 1), value, decay, beta, context.sequences);
+  Tensor y;
+  if (context.cache == nullptr) {
+    y = GatedDeltaRule(query, key, value, decay, beta, sequences);
+  } else {
+    DeltaRuleStep step = ContinueDeltaRule(query, key, value, decay, beta, sequences, past.matrix);
+    y = step.y;
+    context.cache->SetState(
+        layer_, {conv_.NextTail(projected, sequences, past.tail), std::move(step.state)});
+  }
   const Tensor gate = Reshape(z_.Forward(x, context), {tokens, h, v});
   const Tensor gated = SwiGlu(gate, norm_.Forward(Cast(y, x.dtype()), context));
   return out_.Forward(Reshape(gated, {tokens, h * v}), context);

@@ -20,10 +20,11 @@ namespace lorica::nn {
 
 class DeltaNet : public Sublayer {
  public:
-  DeltaNet(const DeltaSizes& sizes, int64_t hidden, double norm_eps, DType compute);
+  // `layer`: which part of a KvCache is its own.
+  DeltaNet(const DeltaSizes& sizes, int layer, int64_t hidden, double norm_eps, DType compute);
 
-  // No token sees another sequence. Throws Error with a cache: decoding needs the state of every
-  // sequence, which caches don't keep.
+  // No token sees another sequence. With a cache each sequence goes on where it was, and the
+  // result is the same bit for bit however its tokens were cut into passes.
   Tensor Forward(const Tensor& x, const ForwardContext& context) override;
 
   // in_proj_qkv, in_proj_z, in_proj_b, in_proj_a, conv1d, dt_bias, A_log, norm, out_proj.
@@ -35,11 +36,20 @@ class DeltaNet : public Sublayer {
    public:
     Filter(int64_t channels, int64_t taps, DType compute)
         : weight_(Parameter::Declare({channels, 1, taps}, compute)) {}
-    // y[t] = silu(sum over taps j of weight[taps - 1 - j] x[t - j]), within each sequence.
-    Tensor Forward(const Tensor& x, const ForwardContext& context);
+    // y[t] = silu(sum over taps j of weight[taps - 1 - j] x[t - j]), within each sequence. What
+    // lies before a sequence's first row is in `tail` [sequences, taps - 1, channels], zeros where
+    // undefined.
+    Tensor Forward(const Tensor& x, const Sequences& sequences, const Tensor& tail);
+    // The tail for the rows that follow x.
+    Tensor NextTail(const Tensor& x, const Sequences& sequences, const Tensor& tail) const;
     void Visit(ModuleVisitor& visitor) override { visitor.OnParameter("weight", weight_); }
 
    private:
+    // Rows to be picked: x, one of zeros, those of the tails.
+    Tensor Table(const Tensor& x, const Tensor& tail) const;
+    // Where in it the row `index` of a sequence lies, which may be -1 ... 1 - taps.
+    int32_t Place(const Sequences& sequences, int sequence, int64_t index, bool has_tail) const;
+
     Parameter weight_;
   };
 
@@ -47,6 +57,7 @@ class DeltaNet : public Sublayer {
   Tensor Normalised(const Tensor& x, double factor) const;
 
   DeltaSizes sizes_;
+  int layer_;
   Linear qkv_, z_, b_, a_;
   Filter conv_;
   Parameter dt_bias_, a_log_;

@@ -15,6 +15,7 @@
 #include "absl/strings/strip.h"
 #include "lorica/io/mxfp4.h"
 #include "lorica/io/quoted.h"
+#include "lorica/nn/families/family.h"
 #include "lorica/nn/model_loader.h"
 #include "lorica/tensor/check.h"
 #include "lorica/tensor/status.h"
@@ -31,6 +32,11 @@ static std::string Renamed(const std::string& name) {
     return absl::StrCat(stem, ".mlp.gate.e_score_correction_bias");
   }
   return renamed;
+}
+
+static bool HasTransposedExperts(const ModelConfig& config) {
+  const Family* family = FindFamily(config.family);
+  return family != nullptr && family->transposed_experts;
 }
 
 namespace {
@@ -127,7 +133,7 @@ class ExpertSource final : public TensorSource {
     Stack stack;
     stack.info.shape = {config_.moe.experts, rows, columns};
     if (const StoredTensorInfo* info = source_->Find(Stored(whole)); info != nullptr) {
-      if (config_.family != "gpt_oss") return absl::OkStatus();  // as it is
+      if (!HasTransposedExperts(config_)) return absl::OkStatus();  // as it is
       stack.kind = Stack::Kind::kTransposed;
       stack.names = {Stored(whole)};
       LORICA_RETURN_IF_ERROR(Expect(stack.names[0], *info, {config_.moe.experts, columns, rows}));
@@ -281,7 +287,7 @@ FolderPlace PlaceInFolder(absl::string_view name, const ModelConfig& config) {
   const std::string experts = place.path.substr(0, begin + kExperts.size());
   absl::string_view rest = absl::string_view(place.path).substr(experts.size());
   if (rest == "gate_up_proj" || rest == "down_proj") {
-    place.transposed = config.family == "gpt_oss";
+    place.transposed = internal::HasTransposedExperts(config);
     return place;
   }
   const size_t dot = rest.find('.');

@@ -157,11 +157,6 @@ absl::StatusOr<std::vector<GeneratedSequence>> Generate(
   CheckPrompts(model, prompts, options);
   std::vector<GeneratedSequence> results(prompts.size());
   if (options.max_tokens <= 0) return results;
-  for (int i = 0; i < static_cast<int>(model.config().layers); ++i) {
-    if (!model.config().Layer(i).delta) continue;
-    return absl::UnimplementedError(
-        "generating with a model of linear attention isn't supported: its state isn't cached");
-  }
 
   NoGrad no_grad;
   Backend& backend = model.model().embed_tokens().weight().value().backend();

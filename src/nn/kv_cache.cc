@@ -21,7 +21,18 @@ KvCache::KvCache(Backend& backend, const KvCacheConfig& config, int sequences)
                "[kv_cache] sequences, layers, heads and channels must be positive");
   rows_.resize(static_cast<size_t>(sequences));
   layers_.resize(static_cast<size_t>(config.layers));
-  for (Layer& layer : layers_) {
+  LORICA_CHECK(config.recurrent.empty() || config.recurrent.size() == layers_.size(),
+               "[kv_cache] kinds of ", config.recurrent.size(), " layers for ", config.layers);
+  for (size_t i = 0; i < layers_.size(); ++i) {
+    Layer& layer = layers_[i];
+    layer.recurrent = !config.recurrent.empty() && config.recurrent[i];
+    if (layer.recurrent) {
+      const RecurrentSizes& s = config.state;
+      layer.state.tail = Tensor::Zeros(backend, {sequences, s.taps, s.channels}, config.dtype);
+      layer.state.matrix = Tensor::Zeros(backend, {sequences, s.heads, s.keys, s.values},
+                                         AccumulatorOf(config.dtype));
+      continue;
+    }
     layer.keys = Tensor::Empty(backend, {0, config.kv_heads, config.key_channels}, config.dtype);
     layer.values =
         Tensor::Empty(backend, {0, config.kv_heads, config.value_channels}, config.dtype);
@@ -30,8 +41,25 @@ KvCache::KvCache(Backend& backend, const KvCacheConfig& config, int sequences)
 
 size_t KvCache::bytes() const {
   size_t total = 0;
-  for (const Layer& layer : layers_) total += layer.keys.bytes() + layer.values.bytes();
+  for (const Layer& layer : layers_) {
+    for (const Tensor* tensor :
+         {&layer.keys, &layer.values, &layer.state.tail, &layer.state.matrix}) {
+      if (tensor->defined()) total += tensor->bytes();
+    }
+  }
   return total;
+}
+
+const KvCache::Layer& KvCache::At(int layer, bool recurrent) const {
+  LORICA_CHECK(layer >= 0 && layer < config_.layers, "[kv_cache] layer ", layer, " of ",
+               config_.layers);
+  LORICA_CHECK(layers_[layer].recurrent == recurrent, "[kv_cache] layer ", layer, " keeps ",
+               recurrent ? "keys and values" : "a state");
+  return layers_[layer];
+}
+
+KvCache::Layer& KvCache::At(int layer, bool recurrent) {
+  return const_cast<Layer&>(static_cast<const KvCache*>(this)->At(layer, recurrent));
 }
 
 void KvCache::Check(const Sequences& added) const {
@@ -78,8 +106,10 @@ void KvCache::Begin(const Sequences& added) {
     next[s].begin = total;
     total += next[s].capacity;
   }
+  for (Layer& layer : layers_) layer.next = State();
   if (!fits) {
     for (Layer& layer : layers_) {
+      if (layer.recurrent) continue;
       Tensor keys = Moved(layer.keys, config_.key_channels, next, total);
       Tensor values = Moved(layer.values, config_.value_channels, next, total);
       layer.keys = std::move(keys);
@@ -91,8 +121,7 @@ void KvCache::Begin(const Sequences& added) {
 }
 
 void KvCache::Append(int layer, const Tensor& k, const Tensor& v) {
-  LORICA_CHECK(layer >= 0 && layer < config_.layers, "[kv_cache] layer ", layer, " of ",
-               config_.layers);
+  Layer& target = At(layer, false);
   const int64_t tokens = added_.rows();
   const auto check = [&](const char* what, const Tensor& x, int64_t channels) {
     LORICA_CHECK(
@@ -101,7 +130,6 @@ void KvCache::Append(int layer, const Tensor& k, const Tensor& v) {
   };
   check("keys", k, config_.key_channels);
   if (config_.value_channels > 0) check("values", v, config_.value_channels);
-  Layer& target = layers_[layer];
   for (int s = 0; s < sequences(); ++s) {
     const int64_t count = added_.size(s);
     if (count == 0) continue;
@@ -124,7 +152,27 @@ std::vector<AttentionSpan> KvCache::Spans() const {
   return spans;
 }
 
+const KvCache::State& KvCache::state(int layer) const { return At(layer, true).state; }
+
+void KvCache::SetState(int layer, State next) {
+  Layer& target = At(layer, true);
+  LORICA_CHECK(next.tail.shape() == target.state.tail.shape() &&
+                   next.tail.dtype() == target.state.tail.dtype() &&
+                   next.matrix.shape() == target.state.matrix.shape() &&
+                   next.matrix.dtype() == target.state.matrix.dtype(),
+               "[kv_cache] a state of ", next.tail.shape(), " and ", next.matrix.shape(),
+               " in place of ", target.state.tail.shape(), " and ", target.state.matrix.shape());
+  target.next = std::move(next);
+}
+
 void KvCache::Commit() {
+  for (const Layer& layer : layers_) {
+    LORICA_CHECK(!layer.recurrent || layer.next.matrix.defined(),
+                 "[kv_cache] a layer gave no state");
+  }
+  for (Layer& layer : layers_) {
+    if (layer.recurrent) layer.state = std::exchange(layer.next, State());
+  }
   for (int s = 0; s < added_.groups(); ++s) rows_[s].length += added_.size(s);
   added_ = Sequences();
 }

@@ -22,7 +22,7 @@ absl::Status CheckPatterns(absl::string_view what,
     if (any) continue;
     std::vector<std::string> paths;
     for (const TargetCandidate& module : selected) paths.push_back(module.path);
-    const std::string nearest = NearestName(entry.first, paths);
+    const std::string nearest = NearestPath(entry.first, paths);
     return absl::InvalidArgumentError(absl::StrCat(
         what, " pattern ", Quoted(entry.first), " matches none of the ", selected.size(),
         " adapted modules", nearest.empty() ? "" : "; the nearest is ", nearest));

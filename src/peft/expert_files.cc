@@ -73,15 +73,12 @@ bool NamesParameters(const std::string& config, FileSystem& files) {
 
 }  // namespace
 
-absl::StatusOr<bool> NeedsLayouts(const std::string& folder, FileSystem& files) {
-  const std::string path = JoinPath(folder, "adapter_model.safetensors");
-  if (!files.Stat(path).ok()) {
+bool NeedsLayouts(const std::string& folder, const SafetensorsFile* opened, FileSystem& files) {
+  if (opened == nullptr) {
     return IsGgufPath(folder) || files.Stat(JoinPath(folder, "adapters.safetensors")).ok();
   }
-  absl::StatusOr<SafetensorsFile> file = SafetensorsFile::Open(path, files);
-  if (!file.ok()) return file.status();
   if (NamesParameters(JoinPath(folder, "adapter_config.json"), files)) return true;
-  return std::any_of(file->entries().begin(), file->entries().end(),
+  return std::any_of(opened->entries().begin(), opened->entries().end(),
                      [](const SafetensorsEntry& entry) {
                        return absl::StrContains(entry.name, ".experts.") &&
                               absl::StrContains(entry.name, ".lora_");
@@ -89,8 +86,10 @@ absl::StatusOr<bool> NeedsLayouts(const std::string& folder, FileSystem& files) 
 }
 
 absl::StatusOr<AdapterSet> LoadByLayout(const std::string& folder, Module& root, Backend& backend,
-                                        DType compute, uint64_t seed, FileSystem& files) {
+                                        DType compute, uint64_t seed, FileSystem& files,
+                                        std::shared_ptr<const SafetensorsFile> opened) {
   AdapterReadOptions options;
+  options.opened = std::move(opened);
   options.dtype = AccumulatorOf(compute);
   BaseFacts facts;
   if (const auto* model = dynamic_cast<const CausalLm*>(&root)) {

@@ -3,25 +3,30 @@
 #define LORICA_PEFT_EXPERT_FILES_H_
 
 #include <functional>
+#include <memory>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "absl/status/statusor.h"
 #include "lorica/io/file_system.h"
+#include "lorica/io/safetensors.h"
 #include "lorica/peft/adapter_set.h"
 #include "lorica/peft/layouts/adapter_layout.h"
 #include "lorica/peft/stored_adapter.h"
 
 namespace lorica {
 
-// Whether `folder` (or a GGUF file) holds what only the layouts read: factors of experts,
-// modules that are named as parameters, or a file that isn't PEFT's.
-absl::StatusOr<bool> NeedsLayouts(const std::string& folder, FileSystem& files);
+// Whether only the layouts read `folder` (or a GGUF file): factors of experts, modules that are
+// named as parameters, or a file that isn't PEFT's. `opened` is its adapter_model.safetensors, null
+// where there is none.
+bool NeedsLayouts(const std::string& folder, const SafetensorsFile* opened, FileSystem& files);
 
-// LoadPeftAdapter of such a file.
+// LoadPeftAdapter of such a folder or GGUF file. `opened`: the folder's adapter_model.safetensors,
+// where it has one.
 absl::StatusOr<AdapterSet> LoadByLayout(const std::string& folder, Module& root, Backend& backend,
-                                        DType compute, uint64_t seed, FileSystem& files);
+                                        DType compute, uint64_t seed, FileSystem& files,
+                                        std::shared_ptr<const SafetensorsFile> opened);
 
 // The modules of a file that was read, fitted to `root`: masters of the compute type's accumulator
 // type, keyed for dropout by `seed`. Errors: a module that the model lacks or that has other sizes.

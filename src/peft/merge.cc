@@ -33,8 +33,8 @@ Tensor Product(const Tensor& a, const Tensor& b, GemmLayout layout, const Tensor
 
 // The factors B with the scale in it.
 Tensor ScaledB(const LoraFactors& f) {
-  Tensor b = raw::Clone(f.b.Detach());
-  if (b.numel() > 0) b.backend().Affine(b.view(), f.scale(), 0, b.mutable_view());
+  Tensor b = Tensor::Empty(f.b.backend(), f.b.shape(), f.b.dtype());
+  if (b.numel() > 0) b.backend().Affine(f.b.view(), f.scale(), 0, b.mutable_view());
   return b;
 }
 
@@ -117,14 +117,13 @@ absl::StatusOr<MergedWeights> MergedWeights::Merge(Module& root, const AdapterSe
   for (const AdaptedModule& module : set.modules()) {
     const LoraFactors& f = module.adapter->factors(slot);
     // Gate and up of a stack of experts are two modules, one behind the other, of one weight.
-    const bool same = !hosts.empty() && hosts.back() == module.host;
-    const Tensor base = same ? values.back() : module.host->weight().value().Detach();
-    if (same) {
-      values.pop_back();
-      hosts.pop_back();
+    if (!hosts.empty() && hosts.back() == module.host) {
+      AddExpertDelta(module, slot, values.back());
+    } else {
+      const Tensor base = module.host->weight().value().Detach();
+      hosts.push_back(module.host);
+      values.push_back(AddDelta(module, slot, base, base.dtype()));
     }
-    hosts.push_back(module.host);
-    values.push_back(AddDelta(module, slot, base, base.dtype()));
     if (!AllFinite(f.a) || !AllFinite(f.b) || !AllFinite(values.back())) {
       return absl::InvalidArgumentError(
           absl::StrCat("merging ", module.path, " would give weights that aren't finite"));

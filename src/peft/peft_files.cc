@@ -4,7 +4,9 @@
 #include <cmath>
 #include <cstring>
 #include <map>
+#include <memory>
 #include <set>
+#include <utility>
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
@@ -14,6 +16,7 @@
 #include "lorica/io/safetensors.h"
 #include "lorica/nn/decoder.h"
 #include "lorica/peft/expert_files.h"
+#include "lorica/peft/layouts/load_factor.h"
 #include "lorica/peft/peft_config.h"
 #include "lorica/tensor/random.h"
 #include "lorica/tensor/status.h"
@@ -64,18 +67,11 @@ absl::Status WrongShape(const SafetensorsFile& file, const SafetensorsEntry& ent
 // The stored values in f32 (f64 for f64 models), as the file lays them out.
 absl::StatusOr<Tensor> ReadTensor(const SafetensorsFile& file, const SafetensorsEntry& entry,
                                   Backend& backend, DType dtype) {
-  Tensor tensor = Tensor::Empty(backend, Shape(absl::MakeConstSpan(entry.shape)), dtype);
-  if (!IsConvertible(entry.type, dtype)) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        Where(file, entry), ": expected floating-point values, found type ", Name(entry.type)));
-  }
-  LORICA_RETURN_IF_ERROR(ConvertElements(entry.type, file.Bytes(entry), tensor.numel(), dtype,
-                                         tensor.mutable_view().data));
-  if (!std::isfinite(backend.SumSquares(tensor.view()))) {
-    return absl::DataLossError(
-        absl::StrCat(Where(file, entry), ": expected finite values, found NaN or infinity"));
-  }
-  return tensor;
+  return layouts::LoadFactor({.where = Where(file, entry),
+                              .type = entry.type,
+                              .shape = entry.shape,
+                              .bytes = file.Bytes(entry)},
+                             static_cast<int>(entry.shape.size()), backend, dtype);
 }
 
 bool IsRouter(const Module* module) { return dynamic_cast<const nn::Router*>(module) != nullptr; }
@@ -347,16 +343,22 @@ absl::Status SavePeftAdapter(FileSystem& files, const std::string& folder, const
 absl::StatusOr<AdapterSet> LoadPeftAdapter(const std::string& folder, Module& root,
                                            Backend& backend, DType compute, uint64_t seed,
                                            FileSystem& files) {
-  LORICA_ASSIGN_OR_RETURN(const bool layouts, NeedsLayouts(folder, files));
-  if (layouts) return LoadByLayout(folder, root, backend, compute, seed, files);
+  const std::string factors_path = JoinPath(folder, "adapter_model.safetensors");
+  std::shared_ptr<const SafetensorsFile> file;
+  const absl::StatusOr<FileInfo> there = files.Stat(factors_path);
+  if (there.ok()) {
+    LORICA_ASSIGN_OR_RETURN(SafetensorsFile opened, SafetensorsFile::Open(factors_path, files));
+    file = std::make_shared<const SafetensorsFile>(std::move(opened));
+  }
+  if (NeedsLayouts(folder, file.get(), files)) {
+    return LoadByLayout(folder, root, backend, compute, seed, files, std::move(file));
+  }
   const std::string config_path = JoinPath(folder, "adapter_config.json");
   std::string text;
   LORICA_ASSIGN_OR_RETURN(text, files.Read(config_path, kMaxConfigBytes));
   PeftConfig config;
   LORICA_ASSIGN_OR_RETURN(config, ParsePeftConfig(text, config_path));
-  absl::StatusOr<SafetensorsFile> file =
-      SafetensorsFile::Open(JoinPath(folder, "adapter_model.safetensors"), files);
-  if (!file.ok()) return file.status();
+  if (file == nullptr) return there.status();
   std::map<std::string, FoundModule> found;
   std::vector<SavedTensor> saved;
   LORICA_ASSIGN_OR_RETURN(found, SortKeys(*file, config, root, backend, compute, &saved));

@@ -1,6 +1,8 @@
 #include "lorica/peft/target_pattern.h"
 
 #include <algorithm>
+#include <limits>
+#include <utility>
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
@@ -58,6 +60,42 @@ bool MatchesPath(absl::string_view pattern, absl::string_view path) {
 
 std::vector<std::string> DefaultTargets() { return {"*_proj", "kv_a_proj_with_mqa"}; }
 
+// The fewest edits after which `glob` matches `text`.
+size_t GlobDistance(absl::string_view glob, absl::string_view text) {
+  std::vector<size_t> row(text.size() + 1), next(text.size() + 1);
+  for (size_t t = 0; t <= text.size(); ++t) row[t] = t;
+  for (const char c : glob) {
+    next[0] = c == '*' ? row[0] : row[0] + 1;
+    for (size_t t = 1; t <= text.size(); ++t) {
+      next[t] =
+          c == '*'
+              ? std::min(row[t], next[t - 1])
+              : std::min({row[t - 1] + (c == text[t - 1] ? 0 : 1), row[t] + 1, next[t - 1] + 1});
+    }
+    row.swap(next);
+  }
+  return row[text.size()];
+}
+
+size_t Distance(absl::string_view pattern, absl::string_view path) {
+  if (absl::StrContains(pattern, '*')) return GlobDistance(pattern, path);
+  size_t least = GlobDistance(pattern, path);
+  // A path's last names, its first ones, and ones between.
+  for (const std::string& glob : {absl::StrCat("*.", pattern), absl::StrCat(pattern, ".*"),
+                                  absl::StrCat("*.", pattern, ".*")}) {
+    least = std::min(least, GlobDistance(glob, path));
+  }
+  return least;
+}
+
+// The stack of experts that the projection at `path` belongs to; empty for others.
+absl::string_view StackOf(absl::string_view path, AdapterHost::Kind kind) {
+  const size_t dot = path.rfind('.');
+  if (kind != AdapterHost::Kind::kGroupedLinear || dot == absl::string_view::npos) return {};
+  const absl::string_view stack = path.substr(0, dot);
+  return LastName(stack) == "experts" ? stack : absl::string_view();
+}
+
 // Why a pattern that names a projection of experts finds none, or "".
 std::string WrongKind(absl::string_view pattern, ExpertLoraKind kind,
                       const std::vector<TargetCandidate>& candidates) {
@@ -83,23 +121,38 @@ absl::Status NoMatch(absl::string_view what, absl::string_view pattern, ExpertLo
     return absl::InvalidArgumentError(absl::StrCat(what, " pattern ", Quoted(pattern),
                                                    " matches no module of the model", reason));
   }
-  std::vector<std::string> names;
+  std::vector<std::string> paths;
   for (const TargetCandidate& c : candidates) {
-    names.push_back(c.path);
-    names.emplace_back(LastName(c.path));
+    const absl::string_view stack = StackOf(c.path, c.host->kind());
+    if (!stack.empty() && (paths.empty() || paths.back() != stack)) paths.emplace_back(stack);
+    paths.push_back(c.path);
   }
-  const std::string nearest = NearestName(pattern, names);
+  const std::string nearest = NearestPath(pattern, paths);
   std::string message =
       absl::StrCat(what, " pattern ", Quoted(pattern), " matches no module of the model");
-  if (!nearest.empty()) {
-    absl::StrAppend(&message, "; the nearest name is ", Quoted(nearest));
-  } else if (!candidates.empty()) {
-    absl::StrAppend(&message, ", whose targets are such as ", Quoted(candidates[0].path));
+  if (!nearest.empty()) absl::StrAppend(&message, "; the nearest path is ", Quoted(nearest));
+  if (absl::StrContains(pattern, '*') && !nearest.empty() && Distance(pattern, nearest) == 0) {
+    absl::StrAppend(&message, ", which no wildcard reaches: name ",
+                    HasName(nearest, "experts") ? "experts" : LastName(nearest));
   }
   return absl::InvalidArgumentError(message);
 }
 
 }  // namespace
+
+std::string NearestPath(absl::string_view pattern, const std::vector<std::string>& paths) {
+  constexpr size_t kLongest = 256;  // the distance costs a product of lengths
+  constexpr size_t kMost = 8192;
+  std::string nearest;
+  size_t least = std::numeric_limits<size_t>::max();
+  for (size_t i = 0; i < std::min(paths.size(), kMost); ++i) {
+    const size_t distance = Distance(pattern.substr(0, kLongest), paths[i]);
+    if (distance >= least) continue;
+    least = distance;
+    nearest = paths[i];
+  }
+  return nearest;
+}
 
 std::vector<TargetCandidate> ListTargetCandidates(Module& root, ExpertLoraKind kind) {
   std::vector<TargetCandidate> candidates;
@@ -127,10 +180,8 @@ bool MatchesTarget(absl::string_view pattern, absl::string_view path, AdapterHos
   if (expert && !HasName(pattern, "experts")) return false;
   if (restricted && LastName(pattern) != LastName(path)) return false;
   if (MatchesPath(pattern, path)) return true;
-  // The stack of experts that a projection belongs to.
-  const size_t dot = path.rfind('.');
-  return kind == AdapterHost::Kind::kGroupedLinear && dot != absl::string_view::npos &&
-         LastName(path.substr(0, dot)) == "experts" && MatchesPath(pattern, path.substr(0, dot));
+  const absl::string_view stack = StackOf(path, kind);
+  return !stack.empty() && MatchesPath(pattern, stack);
 }
 
 absl::StatusOr<TargetSelection> SelectTargets(Module& root, const std::vector<std::string>& targets,
@@ -142,23 +193,21 @@ absl::StatusOr<TargetSelection> SelectTargets(Module& root, const std::vector<st
   std::vector<bool> selected(candidates.size(), false);
   TargetSelection selection;
   for (const std::string& pattern : patterns) {
-    int matches = 0;
-    const TargetCandidate* frozen = nullptr;
+    PatternMatches matches{.pattern = pattern};
     bool trains = false;
     for (size_t i = 0; i < candidates.size(); ++i) {
       if (!MatchesTarget(pattern, candidates[i].path, candidates[i].host->kind())) continue;
       selected[i] = true;
-      ++matches;
+      matches.paths.push_back(candidates[i].path);
       trains = trains || candidates[i].host->differentiable();
-      if (frozen == nullptr) frozen = &candidates[i];
     }
-    if (matches == 0 && !defaults) return NoMatch("target", pattern, kind, candidates);
-    if (matches > 0 && !trains && !defaults) {
-      return absl::InvalidArgumentError(absl::StrCat("target pattern ", Quoted(pattern),
-                                                     " means only modules that no gradient ",
-                                                     "reaches, such as ", Quoted(frozen->path)));
+    if (matches.paths.empty() && !defaults) return NoMatch("target", pattern, kind, candidates);
+    if (!matches.paths.empty() && !trains && !defaults) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("target pattern ", Quoted(pattern), " means only modules that no gradient ",
+                       "reaches, such as ", Quoted(matches.paths[0])));
     }
-    selection.matches.emplace_back(pattern, matches);
+    selection.matches.push_back(std::move(matches));
   }
   for (const std::string& pattern : excludes) {
     bool any = false;

@@ -41,12 +41,17 @@ std::vector<TargetCandidate> ListTargetCandidates(Module& root,
 // Whether `pattern` means the module at `path` of this kind.
 bool MatchesTarget(absl::string_view pattern, absl::string_view path, AdapterHost::Kind kind);
 
+struct PatternMatches {
+  std::string pattern;
+  std::vector<std::string> paths;
+};
+
 struct TargetSelection {
   std::vector<TargetCandidate> selected;  // in the order of the tree
   // Matched but without a gradient in training, left out.
   std::vector<std::string> left_out;
-  // How many modules each target pattern matched, before excludes, in the order given.
-  std::vector<std::pair<std::string, int>> matches;
+  // What each target pattern matched, before excludes, in the order given.
+  std::vector<PatternMatches> matches;
 };
 
 // Applies targets and excludes (excludes win). InvalidArgument for a given pattern that matches
@@ -55,6 +60,9 @@ struct TargetSelection {
 absl::StatusOr<TargetSelection> SelectTargets(Module& root, const std::vector<std::string>& targets,
                                               const std::vector<std::string>& excludes,
                                               ExpertLoraKind kind = ExpertLoraKind::kFused);
+
+// The path that `pattern` misses by the fewest edits; "" where there is none.
+std::string NearestPath(absl::string_view pattern, const std::vector<std::string>& paths);
 
 }  // namespace lorica
 

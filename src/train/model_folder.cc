@@ -12,6 +12,7 @@
 #include "lorica/io/json_file.h"
 #include "lorica/io/quoted.h"
 #include "lorica/io/safetensors.h"
+#include "lorica/io/tensor_source.h"
 #include "lorica/nn/model_loader.h"
 #include "lorica/tensor/backend.h"
 #include "lorica/tensor/status.h"
@@ -24,7 +25,6 @@ constexpr char kIndexName[] = "model.safetensors.index.json";
 constexpr char kHeadName[] = "lm_head.weight";
 constexpr int64_t kStretch = int64_t{1} << 18;  // elements converted at a time
 constexpr double kLargestHalf = 65504;
-constexpr absl::string_view kScaleEnding = "_scale_inv";
 
 bool IsFloat(StoredType type) {
   return type == StoredType::kF64 || type == StoredType::kF32 || type == StoredType::kF16 ||
@@ -89,10 +89,6 @@ std::map<std::string, Parameter*> ParametersByPath(CausalLm& model) {
   ForEachParameter(
       model, [&](const std::string& path, Parameter& parameter) { parameters[path] = &parameter; });
   return parameters;
-}
-
-bool IsEightBit(StoredType type) {
-  return type == StoredType::kF8E4M3 || type == StoredType::kF8E5M2;
 }
 
 // One tensor of an output file: values in memory, rows of a source that scales them, or the bytes
@@ -205,7 +201,7 @@ absl::Status WriteIndex(const std::string& source, const WrittenWeights& written
   LORICA_ASSIGN_OR_RETURN(Json index, ReadJsonFile(JoinPath(source, kIndexName)));
   Json& map = index["weight_map"];
   for (auto entry = map.begin(); scaled && entry != map.end();) {
-    entry = absl::EndsWith(entry.key(), kScaleEnding) ? map.erase(entry) : std::next(entry);
+    entry = absl::EndsWith(entry.key(), kBlockScaleEnding) ? map.erase(entry) : std::next(entry);
   }
   if (!head_file.empty()) index["weight_map"][kHeadName] = head_file;
   index["metadata"]["total_size"] = written.bytes;
@@ -271,11 +267,11 @@ absl::StatusOr<WrittenWeights> WriteChangedFolder(const ChangedModel& changed,
                             SafetensorsFile::Open(JoinPath(source, name), files));
     std::vector<Piece> pieces;
     for (const SafetensorsEntry& entry : file.entries()) {
-      if (scaled && absl::EndsWith(entry.name, kScaleEnding)) continue;
+      if (scaled && absl::EndsWith(entry.name, kBlockScaleEnding)) continue;
       Piece piece{.spec = {entry.name, entry.type, entry.shape}, .stored = entry.type};
       piece.bytes = file.Bytes(entry);
       if (changed.type.has_value() && IsFloat(entry.type)) piece.spec.type = *changed.type;
-      if (scaled && IsEightBit(entry.type)) {
+      if (scaled && HasBlockScale(entry.type)) {
         piece.spec.type = changed.type.value_or(StoredType::kBF16);
         piece.scaled = changed.source;
       }

@@ -12,6 +12,7 @@
 
 #include "absl/status/statusor.h"
 #include "lorica/io/file_system.h"
+#include "lorica/peft/target_pattern.h"
 #include "lorica/train/duplicates.h"
 #include "lorica/train/evaluate.h"
 #include "lorica/train/length_histogram.h"
@@ -83,6 +84,7 @@ struct SftPlan {
   std::vector<std::pair<std::string, int64_t>> by_name;  // last name of a path -> how many
   std::vector<std::string> left_out;                     // matched, but without gradient
   int64_t router_parameters = 0;  // of routers that are trained in full beside the adapters
+  std::vector<PatternMatches> matches;                   // of fresh adapters, before excludes
   int64_t trainable_parameters = 0;
   int64_t model_parameters = 0;  // adapter not counted
 

@@ -97,6 +97,7 @@ absl::StatusOr<SftPlan> PlanOf(SftSetup& setup) {
   }
   plan.left_out = setup.left_out;
   plan.router_parameters = setup.router_parameters;
+  plan.matches = setup.matches;
   plan.trainable_parameters = setup.memory.trained_parameters;
   plan.model_parameters = setup.memory.model_parameters;
   if (setup.train.has_value()) {

@@ -226,6 +226,7 @@ absl::Status MakeTrainableParts(SftSetup& setup, bool with_weights) {
       TargetSelection selection,
       AsOptionError(SelectTargets(model, config.targets, config.excludes, config.expert_kind)));
   setup.left_out = std::move(selection.left_out);
+  setup.matches = std::move(selection.matches);
   LORICA_ASSIGN_OR_RETURN(
       setup.adapters,
       AsOptionError(InjectLora(model, *setup.backend, ComputeTypeOf(options), config)));

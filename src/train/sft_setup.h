@@ -38,6 +38,7 @@ struct SftSetup {
   AdapterSet adapters;            // empty in full training
   int64_t router_parameters = 0;  // trained beside the adapters
   std::vector<std::string> left_out;
+  std::vector<PatternMatches> matches;  // of fresh adapters
   std::vector<std::string> notes;
   TrainerOptions trainer_options;
   MemoryFacts memory;  // tokens filled in

@@ -11,6 +11,7 @@ namespace lorica {
 namespace {
 
 using testing::HasSubstr;
+using testing::Not;
 using Arguments = std::vector<std::string>;
 
 class CommandsTest : public CommandTest {
@@ -138,6 +139,16 @@ TEST_F(CommandsTest, ChatObeysAndAnswers) {
   EXPECT_THAT(result.err, HasSubstr("a new system message"));
   EXPECT_THAT(result.err, HasSubstr("no such command"));
   EXPECT_EQ(std::count(result.out.begin(), result.out.end(), '\n') >= 2, true);
+}
+
+TEST_F(CommandsTest, ChatGoesOnAfterAnAnswerThatBreaksACharacter) {
+  const RunResult result =
+      Run({"chat", "--model", "model", "--max-tokens", "40", "--temperature", "3"},
+          {.input = "hello\nand then\n/quit\n"});
+  EXPECT_EQ(result.status, 0) << result.err;
+  // Random bytes: some are of no character.
+  EXPECT_TRUE(std::any_of(result.out.begin(), result.out.end(), [](char c) { return c < 0; }));
+  EXPECT_THAT(result.err, Not(HasSubstr("UTF-8")));
 }
 
 TEST_F(CommandsTest, MergedModelScoresLikeTheAdapter) {

@@ -33,13 +33,6 @@ class FamiliesTest : public NnTest, public ::testing::WithParamInterface<const c
 TEST_P(FamiliesTest, DecodingAgreesWithTheFullPass) {
   const NoGrad no_grad;
   const auto model = Load(DType::kF64);
-  if (model->config().delta.key_heads > 0) {  // it has no cache yet, and says so
-    KvCache cache(backend_, model->CacheConfig(), 1);
-    ForwardContext context = ContextOf({3});
-    context.cache = &cache;
-    EXPECT_THROW(model->Hidden({1, 2, 3}, context), Error);
-    return;
-  }
   const std::vector<int64_t> lengths =
       RotatesByLength() ? std::vector<int64_t>{16, 9} : std::vector<int64_t>{29, 9};
   std::vector<std::vector<int32_t>> ids;
@@ -144,6 +137,19 @@ TEST_P(FamiliesTest, GradientsOfTwoSequencesAreThoseOfOnePassEach) {
 TEST_P(FamiliesTest, DeclaredSizeIsThatOfTheModel) {
   const auto model = Load(DType::kF32);
   EXPECT_EQ(CountParameters(model->config()), CountParameters(*model));
+}
+
+TEST_P(FamiliesTest, SavedModelLoadsBitForBit) {
+  const auto model = Load(DType::kF32);
+  TempFolder folder;
+  ASSERT_OK(SaveModel(*model, folder / "m"));
+  const auto loaded = LoadModel(folder / "m", backend_, DType::kF32);
+  ASSERT_OK(loaded);
+  std::map<std::string, Tensor> want;
+  ForEachParameter(*model, [&](const std::string& path, Parameter& p) { want[path] = p.value(); });
+  ForEachParameter(*loaded->model, [&](const std::string& path, Parameter& p) {
+    EXPECT_TRUE(SameBits(p.value(), want.at(path))) << path;
+  });
 }
 
 // ConfigJson refuses what doesn't read back as the same model.

@@ -11,15 +11,27 @@ namespace lorica {
 namespace {
 
 using ::lorica::testing::Near;
+using ::lorica::testing::SameBits;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
 using KvCacheTest = NnTest;
 
+// The first `count` blocks have the gated delta rule, with `taps` of its convolution.
+ModelConfig DeltaConfig(int count, int64_t taps) {
+  ModelConfig config = TinyConfig();
+  config.layer_configs.resize(static_cast<size_t>(config.layers));
+  for (int i = 0; i < count; ++i) config.layer_configs[static_cast<size_t>(i)].delta = true;
+  config.delta = {
+      .key_heads = 2, .key_head_dim = 5, .value_heads = 4, .value_head_dim = 6, .taps = taps};
+  return config;
+}
+
 // Prefill of `prefill` tokens of each sequence, then one token a pass.
-void DecodeEqualsForward(Backend& backend, DType compute, double tolerance) {
+void DecodeEqualsForward(Backend& backend, DType compute, double tolerance,
+                         const ModelConfig& config = TinyConfig()) {
   NoGrad no_grad;
-  auto model = TinyModel(backend, compute);
+  auto model = TinyModel(backend, compute, config);
   const std::vector<int64_t> lengths = {9, 1, 150};
   const std::vector<int64_t> prefill = {4, 0, 3};
   std::vector<std::vector<int32_t>> ids;
@@ -47,8 +59,9 @@ void DecodeEqualsForward(Backend& backend, DType compute, double tolerance) {
       const int64_t count = context.sequences.size(static_cast<int>(s));
       if (count == 0) continue;
       const int64_t from = cache.length(static_cast<int>(s)) - count;
-      ASSERT_TRUE(Near(got.Narrow(0, context.sequences.begin(static_cast<int>(s)), count),
-                       want[s].Narrow(0, from, count), tolerance))
+      const Tensor rows = got.Narrow(0, context.sequences.begin(static_cast<int>(s)), count);
+      const Tensor wanted = want[s].Narrow(0, from, count);
+      ASSERT_TRUE(tolerance == 0 ? SameBits(rows, wanted) : Near(rows, wanted, tolerance))
           << "sequence " << s << " tokens from " << from;
     }
   }
@@ -60,6 +73,48 @@ void DecodeEqualsForward(Backend& backend, DType compute, double tolerance) {
 TEST_F(KvCacheTest, DecodingEqualsTheForwardPass) {
   DecodeEqualsForward(backend_, DType::kF64, 1e-10);
   DecodeEqualsForward(backend_, DType::kF32, 1e-4);
+}
+
+TEST_F(KvCacheTest, DecodingWithTheDeltaRuleEqualsTheForwardPass) {
+  for (const int64_t taps : {1, 2, 4}) {
+    SCOPED_TRACE(taps);
+    DecodeEqualsForward(backend_, DType::kF64, 1e-10, DeltaConfig(1, taps));
+    DecodeEqualsForward(backend_, DType::kF32, 1e-4, DeltaConfig(2, taps));
+    // Without attention not even a rounding tells passes apart.
+    const int all = static_cast<int>(TinyConfig().layers);
+    for (const DType compute : {DType::kF64, DType::kF32, DType::kBF16}) {
+      DecodeEqualsForward(backend_, compute, 0, DeltaConfig(all, taps));
+    }
+  }
+}
+
+TEST_F(KvCacheTest, APassThatIsGivenUpChangesNoState) {
+  const NoGrad no_grad;
+  const auto model = TinyModel(backend_, DType::kF64, DeltaConfig(2, 3));
+  KvCache cache(backend_, model->CacheConfig(), 1);
+  EXPECT_GT(cache.bytes(), 0u);
+  const auto feed = [&](const std::vector<int32_t>& ids) {
+    ForwardContext context = ContextOf({static_cast<int64_t>(ids.size())});
+    context.positions = cache.Positions(context.sequences);
+    context.cache = &cache;
+    return model->Hidden(ids, context);
+  };
+  feed({1, 2, 3});
+  cache.Begin(Sequences::Single(2));
+  KvCache::State state = cache.state(0);
+  state.matrix = Tensor::Full(backend_, state.matrix.shape(), DType::kF64, 7);
+  cache.SetState(0, state);
+  EXPECT_THROW(cache.Commit(), Error);  // layer 1 gave none
+  const Tensor got = feed({4});
+  EXPECT_EQ(cache.length(0), 4);
+  const ForwardContext context = ContextOf({4});
+  EXPECT_TRUE(Near(got, model->Hidden({1, 2, 3, 4}, context).Narrow(0, 3, 1), 1e-12));
+
+  EXPECT_THROW(cache.state(2), Error);  // attention
+  const Tensor rows = Tensor::Zeros(backend_, {1, 2, 10}, DType::kF64);
+  EXPECT_THROW(cache.Append(0, rows, rows), Error);
+  state.tail = rows;
+  EXPECT_THROW(cache.SetState(0, state), Error);
 }
 
 TEST_F(KvCacheTest, ChecksWhatItIsGiven) {
@@ -189,6 +244,21 @@ TEST_F(GenerateTest, CompanyAndPrefillSizeChangeNothing) {
   EXPECT_NE((*twice)[1].ids, (*together)[0].ids);
   options.sampler.seed = 6;
   EXPECT_NE((*Generate(*model_, prompts_, options))[2].ids, (*together)[2].ids);
+}
+
+TEST_F(GenerateTest, TheDeltaRulesStateFollowsItsSequence) {
+  model_ = TinyModel(backend_, DType::kF64, DeltaConfig(2, 4));
+  GenerateOptions options;
+  options.max_tokens = 9;
+  const auto together = Generate(*model_, prompts_, options);
+  ASSERT_OK(together);
+  options.prefill_tokens = 5;
+  const auto pieces = Generate(*model_, prompts_, options);
+  for (size_t s = 0; s < prompts_.size(); ++s) {
+    const auto alone = Generate(*model_, {prompts_[s]}, options);
+    EXPECT_EQ((*alone)[0].ids, (*together)[s].ids) << s;
+    EXPECT_EQ((*pieces)[s].ids, (*together)[s].ids) << s;
+  }
 }
 
 TEST_F(GenerateTest, StopIdEndsASequenceAndStaysOut) {

@@ -14,6 +14,7 @@ namespace lorica {
 namespace {
 
 using ::testing::HasSubstr;
+using ::testing::Not;
 
 class TargetPatternTest : public ::testing::Test {
  protected:
@@ -80,7 +81,18 @@ TEST_F(TargetPatternTest, DotsAreDots) {
 }
 
 TEST_F(TargetPatternTest, NoMatchNamesTheNearest) {
-  EXPECT_THAT(ErrorOf({"q_projj"}), HasSubstr("nearest name is \"q_proj\""));
+  EXPECT_THAT(ErrorOf({"q_projj"}), HasSubstr("nearest path is \"layers.0.self_attn.q_proj\""));
+  EXPECT_THAT(ErrorOf({"*.layers.3.mlp.upp_proj"}),
+              HasSubstr("nearest path is \"layers.3.mlp.up_proj\""));
+  EXPECT_THAT(ErrorOf({"*.expert"}), HasSubstr("nearest path is \"layers.0.mlp.experts\""));
+  EXPECT_THAT(ErrorOf({"layers.1"}), HasSubstr("nearest path is \"layers.1."));
+  EXPECT_THAT(
+      ErrorOf({"*.expert*.up_proj"}),
+      HasSubstr("\"layers.0.mlp.experts.up_proj\", which no wildcard reaches: name experts"));
+  EXPECT_THAT(ErrorOf({"lm_h*"}),
+              HasSubstr("\"lm_head\", which no wildcard reaches: name lm_head"));
+  EXPECT_THAT(ErrorOf({std::string(100000, '*')}), Not(HasSubstr("matches no")));
+  EXPECT_THAT(ErrorOf({std::string(100000, 'x')}), HasSubstr("nearest path"));
   EXPECT_THAT(ErrorOf({"q_proj", "zzzzzz"}), HasSubstr("target pattern \"zzzzzz\""));
   EXPECT_THAT(ErrorOf({"q_proj"}, {"nope"}), HasSubstr("exclude pattern \"nope\""));
   EXPECT_THAT(ErrorOf({"q_proj"}, {"*.q_proj"}), HasSubstr("leave nothing to train"));
@@ -89,8 +101,11 @@ TEST_F(TargetPatternTest, NoMatchNamesTheNearest) {
 TEST_F(TargetPatternTest, ReportsMatchesPerPattern) {
   const auto selection = SelectTargets(model_, {}, {});
   ASSERT_TRUE(selection.ok());
-  EXPECT_EQ(selection->matches[0], std::make_pair(std::string("*_proj"), 48));
-  EXPECT_EQ(selection->matches[1], std::make_pair(std::string("kv_a_proj_with_mqa"), 12));
+  EXPECT_EQ(selection->matches[0].pattern, "*_proj");
+  EXPECT_EQ(selection->matches[0].paths.size(), 48u);
+  EXPECT_EQ(selection->matches[1].pattern, "kv_a_proj_with_mqa");
+  EXPECT_EQ(selection->matches[1].paths.size(), 12u);
+  EXPECT_EQ(selection->matches[1].paths[1], "layers.1.self_attn.kv_a_proj_with_mqa");
 }
 
 // A model from its configuration alone: no weights are needed to select among modules.

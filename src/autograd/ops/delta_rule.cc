@@ -65,10 +65,8 @@ struct DeltaRuleOp : Op {
   }
 };
 
-}  // namespace
-
-Tensor GatedDeltaRule(const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& g,
-                      const Tensor& beta, const Sequences& sequences) {
+void Check(const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& g, const Tensor& beta,
+           const Sequences& sequences) {
   for (const Tensor* other : {&k, &v, &g, &beta}) ops::CheckSame("gated_delta_rule", q, *other);
   LORICA_CHECK(q.dtype() != DType::kBF16, "[gated_delta_rule] needs f32 or f64, found bf16");
   LORICA_CHECK(q.rank() == 3 && q.shape() == k.shape() && v.rank() == 3 && v.dim(0) == q.dim(0) &&
@@ -78,9 +76,41 @@ Tensor GatedDeltaRule(const Tensor& q, const Tensor& k, const Tensor& v, const T
                "found ", q.shape(), ", ", k.shape(), ", ", v.shape(), ", ", g.shape(), ", ",
                beta.shape());
   sequences.Check("gated_delta_rule", q.dim(0));
+}
+
+}  // namespace
+
+Tensor GatedDeltaRule(const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& g,
+                      const Tensor& beta, const Sequences& sequences) {
+  Check(q, k, v, g, beta, sequences);
   DeltaRuleOp op;
   op.sequences = sequences;
   return ApplyList(std::move(op), {q, k, v, g, beta});
+}
+
+DeltaRuleStep ContinueDeltaRule(const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& g,
+                                const Tensor& beta, const Sequences& sequences,
+                                const Tensor& state) {
+  Check(q, k, v, g, beta, sequences);
+  LORICA_CHECK(!GradEnabled(), "[gated_delta_rule] a state that goes on has no gradient");
+  const Shape wanted = {sequences.groups(), v.dim(1), q.dim(2), v.dim(2)};
+  LORICA_CHECK(state.dtype() == q.dtype() && state.shape() == wanted, "[gated_delta_rule] state ",
+               state.dtype(), " ", state.shape(), ", expected ", q.dtype(), " ", wanted);
+  DeltaRuleStep step = {Tensor::Empty(v.backend(), v.shape(), v.dtype()),
+                        Tensor::Empty(v.backend(), wanted, state.dtype())};
+  v.backend().Copy(state.view(), step.state.mutable_view());
+  if (step.y.numel() == 0) return step;
+  const Tensor x[] = {raw::Contiguous(q), raw::Contiguous(k), raw::Contiguous(v),
+                      raw::Contiguous(g), raw::Contiguous(beta)};
+  v.backend().DeltaRule({.sequences = &sequences,
+                         .q = x[0].view(),
+                         .k = x[1].view(),
+                         .v = x[2].view(),
+                         .g = x[3].view(),
+                         .beta = x[4].view(),
+                         .y = step.y.mutable_view(),
+                         .state = step.state.mutable_view()});
+  return step;
 }
 
 }  // namespace lorica

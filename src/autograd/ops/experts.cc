@@ -172,7 +172,7 @@ struct ExpertsOp : Op {
         backend.Binary(BinaryOp::kMul, product.view(), values.view(), terms.mutable_view());
         backend.SumTo(terms.view(), rows.dw.mutable_view());
       }
-      product = raw::Clone(product);
+      // dout is gathered above and nobody else's.
       if (count > 0) backend.ScaleRows(product.view(), factor.view(), product.mutable_view());
       dout = raw::Cast(product, type);
     }

@@ -9,15 +9,21 @@ namespace {
 // Rows of 16 bytes: what aligned loads of a device need; the CPU doesn't mind.
 constexpr int64_t kRankBytes = 16;
 
-// `from` [N, rows, columns], converted, over rows of matrices [begin, begin + N) of the stack `to`.
-void CopyInto(const Tensor& from, const Tensor& to, int64_t begin, int64_t row, int64_t row_step,
-              int64_t column) {
+// `from` [N, rows, columns] times `factor`, rounded once to `to`'s type, over rows of matrices
+// [begin, begin + N) of the stack `to`.
+void CopyInto(const Tensor& from, double factor, const Tensor& to, int64_t begin, int64_t row,
+              int64_t row_step, int64_t column) {
   if (from.numel() == 0) return;
   const Shape& strides = to.strides();
   Tensor part(to.storage(), from.shape(), {strides[0], row_step * strides[1], strides[2]},
               to.offset() + begin * strides[0] + row * strides[1] + column * strides[2],
               to.dtype());
-  from.backend().Copy(from.view(), part.mutable_view());
+  if (factor == 1) {
+    from.backend().Copy(from.view(), part.mutable_view());
+    return;
+  }
+  const Tensor wide = raw::Cast(from, AccumulatorOf(to.dtype()));
+  from.backend().Affine(wide.view(), factor, 0, part.mutable_view());
 }
 
 }  // namespace
@@ -51,13 +57,9 @@ GroupedBranch MakeGroupedBranch(std::vector<GroupedBranch::Factor> factors,
   branch.a = Tensor::Zeros(backend, {count * branch.a_groups, rank, in}, compute);
   branch.b = Tensor::Zeros(backend, {count * branch.b_groups, out, rank}, compute);
   for (const GroupedBranch::Factor& f : factors) {
-    CopyInto(f.a.Detach(), branch.a, f.slot * branch.a_groups, f.rank_begin, 1, 0);
-    Tensor b = f.b.Detach();
-    if (scale_in_b) {
-      b = raw::Clone(raw::Cast(b, AccumulatorOf(b.dtype())));
-      if (b.numel() > 0) backend.Affine(b.view(), f.scale, 0, b.mutable_view());
-    }
-    CopyInto(b, branch.b, f.slot * branch.b_groups, f.out_begin, f.out_step, f.rank_begin);
+    CopyInto(f.a.Detach(), 1, branch.a, f.slot * branch.a_groups, f.rank_begin, 1, 0);
+    CopyInto(f.b.Detach(), scale_in_b ? f.scale : 1, branch.b, f.slot * branch.b_groups,
+             f.out_begin, f.out_step, f.rank_begin);
   }
   branch.slots = std::move(slots);
   branch.factors = std::move(factors);

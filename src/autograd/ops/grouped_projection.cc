@@ -21,8 +21,9 @@ MutableTensorView Slice(MutableTensorView stack, int64_t index) {
 // x[m] * factor[m] in the accumulator type.
 Tensor Scaled(const Tensor& x, const Tensor& factor) {
   if (!factor.defined() || x.numel() == 0) return x;
-  Tensor y = raw::Clone(raw::Cast(x, factor.dtype()));
-  y.backend().ScaleRows(y.view(), factor.view(), y.mutable_view());
+  const Tensor wide = raw::Cast(x, factor.dtype());
+  Tensor y = Tensor::Empty(x.backend(), x.shape(), factor.dtype());
+  y.backend().ScaleRows(wide.view(), factor.view(), y.mutable_view());
   return y;
 }
 

@@ -37,6 +37,8 @@ struct Family {
   absl::Status (*read_json)(const JsonObject& json, ModelConfig& config);
   // ConfigJson reads the result back: what the family can't say is found there.
   void (*write_json)(const ModelConfig& config, OrderedJson& json);
+  // Folders have stacks of experts with the last two axes swapped.
+  bool transposed_experts = false;
 
   // Keys of GGUF metadata behind "<gguf>." that read_gguf reads, beyond the shared ones.
   absl::Span<const absl::string_view> gguf_keys = {};

@@ -85,6 +85,7 @@ const Family& GptOssFamily() {
                                      .keys = kKeys,
                                      .read_json = ReadJson,
                                      .write_json = WriteJson,
+                                     .transposed_experts = true,
                                      .gguf_keys = kGgufKeys,
                                      .read_gguf = ReadGguf,
                                      .gguf_experts = true,

@@ -3,6 +3,7 @@
 #ifndef LORICA_PEFT_LAYOUTS_ADAPTER_LAYOUT_H_
 #define LORICA_PEFT_LAYOUTS_ADAPTER_LAYOUT_H_
 
+#include <memory>
 #include <optional>
 #include <string>
 #include <utility>
@@ -12,6 +13,7 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "lorica/io/file_system.h"
+#include "lorica/io/safetensors.h"
 #include "lorica/peft/layouts/base_facts.h"
 #include "lorica/peft/stored_adapter.h"
 
@@ -43,12 +45,15 @@ absl::StatusOr<ExpertAxis> ParseExpertAxis(absl::string_view name);
 absl::StatusOr<ExpertOrientation> ParseExpertOrientation(absl::string_view name);
 
 struct AdapterReadOptions {
-  // Settle what a file's sizes and provenance leave open; contradicting them is an error.
+  // Settle what a file leaves open and win over what peft_version suggests; contradicting sizes or
+  // Lorica's own record is an error.
   std::optional<ExpertAxis> axis;
   std::optional<ExpertOrientation> orientation;
   // The base model, where it is known: needed for GGUF, settles sizes and forms elsewhere.
   const BaseFacts* base = nullptr;
   DType dtype = DType::kF32;  // or kF64
+  // The folder's adapter_model.safetensors, where the caller has it open.
+  std::shared_ptr<const SafetensorsFile> opened;
 };
 
 struct ReadAdapter {

@@ -7,8 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
 #include "lorica/io/quoted.h"
-#include "lorica/peft/layouts/factor_math.h"
-#include "lorica/tensor/backend.h"
+#include "lorica/peft/layouts/load_factor.h"
 #include "lorica/tensor/status.h"
 
 namespace lorica::layouts {
@@ -48,8 +47,13 @@ std::string Where(const SafetensorsFile& file, const SafetensorsEntry& entry) {
 absl::StatusOr<FactorTable> FactorTable::Open(const std::string& path, Names names,
                                               FileSystem& files, const PeftConfig* config) {
   LORICA_ASSIGN_OR_RETURN(SafetensorsFile opened, SafetensorsFile::Open(path, files));
+  return Of(std::make_shared<const SafetensorsFile>(std::move(opened)), names, config);
+}
+
+absl::StatusOr<FactorTable> FactorTable::Of(std::shared_ptr<const SafetensorsFile> opened,
+                                            Names names, const PeftConfig* config) {
   FactorTable table(std::move(opened));
-  const SafetensorsFile& file = table.file_;
+  const SafetensorsFile& file = *table.file_;
   std::map<std::string, FactorPair> pairs;
   for (const SafetensorsEntry& entry : file.entries()) {
     absl::string_view module = entry.name;
@@ -96,30 +100,17 @@ absl::StatusOr<FactorTable> FactorTable::Open(const std::string& path, Names nam
 }
 
 absl::Status FactorTable::Wrong(const SafetensorsEntry& entry, absl::string_view expected) const {
-  return absl::InvalidArgumentError(absl::StrCat(Where(file_, entry), ": expected ", expected,
+  return absl::InvalidArgumentError(absl::StrCat(Where(*file_, entry), ": expected ", expected,
                                                  ", found shape ", ShapeText(entry.shape)));
 }
 
 absl::StatusOr<Tensor> FactorTable::Load(const SafetensorsEntry& entry, int rank, Backend& backend,
                                          DType dtype) const {
-  if (static_cast<int>(entry.shape.size()) != rank) {
-    return Wrong(entry, absl::StrCat(rank, " axes"));
-  }
-  for (const int64_t extent : entry.shape) {
-    if (extent < 1) return Wrong(entry, "no empty axis");
-  }
-  if (!IsConvertible(entry.type, dtype)) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        Where(file_, entry), ": expected floating-point values, found type ", Name(entry.type)));
-  }
-  Tensor tensor = Tensor::Empty(backend, Shape(absl::MakeConstSpan(entry.shape)), dtype);
-  LORICA_RETURN_IF_ERROR(ConvertElements(entry.type, file_.Bytes(entry), tensor.numel(), dtype,
-                                         tensor.mutable_view().data));
-  if (!AllFinite(tensor)) {
-    return absl::DataLossError(
-        absl::StrCat(Where(file_, entry), ": expected finite values, found NaN or infinity"));
-  }
-  return tensor;
+  return LoadFactor({.where = Where(*file_, entry),
+                     .type = entry.type,
+                     .shape = entry.shape,
+                     .bytes = file_->Bytes(entry)},
+                    rank, backend, dtype);
 }
 
 }  // namespace lorica::layouts

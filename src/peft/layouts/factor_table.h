@@ -2,6 +2,7 @@
 #ifndef LORICA_PEFT_LAYOUTS_FACTOR_TABLE_H_
 #define LORICA_PEFT_LAYOUTS_FACTOR_TABLE_H_
 
+#include <memory>
 #include <string>
 #include <utility>
 #include <vector>
@@ -31,6 +32,8 @@ class FactorTable {
   // factor without its partner.
   static absl::StatusOr<FactorTable> Open(const std::string& path, Names names, FileSystem& files,
                                           const PeftConfig* config = nullptr);
+  static absl::StatusOr<FactorTable> Of(std::shared_ptr<const SafetensorsFile> file, Names names,
+                                        const PeftConfig* config = nullptr);
 
   const std::vector<FactorPair>& pairs() const { return pairs_; }  // sorted by path
   // Copies of base weights that PEFT stores beside adapted embeddings.
@@ -38,19 +41,18 @@ class FactorTable {
   const std::vector<std::pair<SavedTensor, const SafetensorsEntry*>>& saved() const {
     return saved_;
   }
-  const std::string& where() const { return file_.where(); }
+  const std::string& where() const { return file_->where(); }
 
-  // A tensor of `rank` axes, in `dtype` (f32 or f64). Errors: another number of axes, an empty
-  // axis, no floating-point type, values that aren't finite.
+  // LoadFactor of a tensor of `rank` axes.
   absl::StatusOr<Tensor> Load(const SafetensorsEntry& entry, int rank, Backend& backend,
                               DType dtype) const;
   // "<file>: tensor "<name>": expected <expected>, found shape [...]".
   absl::Status Wrong(const SafetensorsEntry& entry, absl::string_view expected) const;
 
  private:
-  explicit FactorTable(SafetensorsFile file) : file_(std::move(file)) {}
+  explicit FactorTable(std::shared_ptr<const SafetensorsFile> file) : file_(std::move(file)) {}
 
-  SafetensorsFile file_;
+  std::shared_ptr<const SafetensorsFile> file_;
   std::vector<FactorPair> pairs_;
   std::vector<std::string> base_copies_;
   std::vector<std::pair<SavedTensor, const SafetensorsEntry*>> saved_;

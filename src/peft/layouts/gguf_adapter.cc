@@ -16,6 +16,7 @@
 #include "lorica/nn/model_loader.h"
 #include "lorica/peft/layouts/factor_math.h"
 #include "lorica/peft/layouts/layout_files.h"
+#include "lorica/peft/layouts/load_factor.h"
 #include "lorica/peft/layouts/scale_folding.h"
 #include "lorica/tensor/backend.h"
 #include "lorica/tensor/status.h"
@@ -93,25 +94,11 @@ struct GgufPair {
 
 absl::StatusOr<Tensor> LoadTensor(const GgufFile& file, const GgufTensor& tensor, int axes,
                                   Backend& backend, DType dtype) {
-  const std::string where = absl::StrCat(file.where(), ": tensor ", Quoted(tensor.name));
-  std::vector<int64_t> shape = tensor.shape;
-  const bool empty = std::any_of(shape.begin(), shape.end(), [](int64_t n) { return n < 1; });
-  if (empty || static_cast<int>(shape.size()) != axes) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        where, ": expected ", axes, " axes, none empty, found shape ", ShapeText(tensor.shape)));
-  }
-  if (!IsConvertible(tensor.type, dtype)) {
-    return absl::InvalidArgumentError(
-        absl::StrCat(where, ": expected floating-point values, found type ", Name(tensor.type)));
-  }
-  Tensor values = Tensor::Empty(backend, Shape(absl::MakeConstSpan(shape)), dtype);
-  LORICA_RETURN_IF_ERROR(ConvertElements(tensor.type, file.Bytes(tensor), values.numel(), dtype,
-                                         values.mutable_view().data));
-  if (!AllFinite(values)) {
-    return absl::DataLossError(
-        absl::StrCat(where, ": expected finite values, found NaN or infinity"));
-  }
-  return values;
+  return LoadFactor({.where = absl::StrCat(file.where(), ": tensor ", Quoted(tensor.name)),
+                     .type = tensor.type,
+                     .shape = tensor.shape,
+                     .bytes = file.Bytes(tensor)},
+                    axes, backend, dtype);
 }
 
 absl::StatusOr<std::map<std::string, GgufPair>> PairsOf(const GgufFile& file) {

@@ -127,6 +127,11 @@ absl::StatusOr<ExpertOrientation> SettleOrientation(const PeftInput& input,
       return absl::InvalidArgumentError(
           absl::StrCat(where, ": --expert-orientation contradicts the sizes of the factors"));
     }
+    const absl::string_view noted = input.config.orientation;
+    if (!noted.empty() && noted != (*settled == ExpertOrientation::kInOut ? "in-out" : "out-in")) {
+      return absl::InvalidArgumentError(absl::StrCat(
+          where, ": --expert-orientation contradicts the configuration, which notes ", noted));
+    }
     return *settled;
   }
   if (!out_in) return ExpertOrientation::kInOut;
@@ -145,7 +150,14 @@ absl::StatusOr<ExpertOrientation> SettleOrientation(const PeftInput& input,
 }
 
 absl::StatusOr<ExpertAxis> SettleAxis(const PeftInput& input, const PackedMap& packed) {
-  if (input.options.axis.has_value()) return *input.options.axis;
+  if (input.options.axis.has_value()) {
+    if (input.config.by_lorica && *input.options.axis != ExpertAxis::kRankMajor) {
+      return absl::InvalidArgumentError(
+          absl::StrCat(input.table.where(),
+                       ": --expert-axis contradicts the configuration, which notes rank-major"));
+    }
+    return *input.options.axis;
+  }
   bool same = true;  // both orders are one
   for (const auto& [experts, pair] : packed) {
     for (const auto& [projection, p] : pair) same = same && (p.rank == 1 || p.experts == 1);

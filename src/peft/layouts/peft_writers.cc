@@ -94,17 +94,38 @@ ProjectionFactors Nothing(const ProjectionFactors& like, int64_t rank, int64_t i
   return f;
 }
 
-// PEFT and others read experts of a layer only with gate, up and down; what is absent becomes zero
-// factors. `down` alone is read.
-void FillGaps(ExpertFactors& factors) {
+// Gate and up are read as one: zero factors for one of them where only the other is adapted.
+void FillPartner(ExpertFactors& factors) {
   const ProjectionFactors* gate = factors.Find(Projection::kGate);
   const ProjectionFactors* up = factors.Find(Projection::kUp);
-  if (gate == nullptr && up == nullptr) return;
-  const ProjectionFactors first = gate != nullptr ? *gate : *up;
-  const int64_t rank = first.rank(), in = first.a.dim(2), width = first.b.dim(1);
-  factors.projections.emplace(Projection::kGate, Nothing(first, rank, in, width));
-  factors.projections.emplace(Projection::kUp, Nothing(first, rank, in, width));
-  factors.projections.emplace(Projection::kDown, Nothing(first, rank, width, in));
+  if ((gate == nullptr) == (up == nullptr)) return;
+  const ProjectionFactors one = gate != nullptr ? *gate : *up;
+  factors.projections.emplace(gate != nullptr ? Projection::kUp : Projection::kGate,
+                              Nothing(one, one.rank(), one.a.dim(2), one.b.dim(1)));
+}
+
+// PEFT and others read experts of a layer only with gate, up and down; what is absent becomes zero
+// factors. `down` alone is read, unless another layer has more: a configuration names projections
+// of all layers.
+void FillGaps(ExpertFactorMap& map) {
+  const ProjectionFactors* some_gate = nullptr;
+  for (auto& [path, factors] : map) {
+    FillPartner(factors);
+    const ProjectionFactors* gate = factors.Find(Projection::kGate);
+    if (gate == nullptr) continue;
+    if (some_gate == nullptr) some_gate = gate;
+    factors.projections.emplace(Projection::kDown,
+                                Nothing(*gate, gate->rank(), gate->b.dim(1), gate->a.dim(2)));
+  }
+  if (some_gate == nullptr) return;
+  for (auto& [path, factors] : map) {
+    if (factors.Find(Projection::kGate) != nullptr) continue;
+    const ProjectionFactors& down = *factors.Find(Projection::kDown);
+    const ProjectionFactors nothing =
+        Nothing(down, some_gate->rank(), down.b.dim(1), down.a.dim(2));
+    factors.projections.emplace(Projection::kGate, nothing);
+    factors.projections.emplace(Projection::kUp, nothing);
+  }
 }
 
 }  // namespace
@@ -138,7 +159,7 @@ absl::Status WritePeft2d(const StoredAdapter& adapter, const std::string& folder
   text.layout = Name(AdapterLayout::kPeft2d);
   SetCommon(folded, text);
   ExpertFactorMap map = ByProjection(folded);
-  for (auto& [path, factors] : map) FillGaps(factors);
+  FillGaps(map);
   for (const auto& [path, factors] : map) {
     // PEFT 0.21 gives gate_up twice the configuration's rank, whatever patterns for gate say.
     const ProjectionFactors* gate = factors.Find(Projection::kGate);
@@ -232,6 +253,7 @@ absl::Status WriteSglang(const StoredAdapter& adapter, bool shared_outer, const 
   text.rank_pattern.clear();
   text.alpha_pattern.clear();
   for (auto& [path, factors] : ByProjection(even)) {
+    FillPartner(factors);
     for (auto& [projection, f] : factors.projections) {
       const bool down = projection == Projection::kDown;
       Tensor a = Expanded(f.a, factors.experts), b = Expanded(f.b, factors.experts);

@@ -13,6 +13,8 @@
 namespace lorica::layouts {
 namespace {
 
+using IndexedPairs = std::map<int64_t, const FactorPair*>;  // by expert
+
 absl::Status MissingExpert(const PeftInput& input, const std::string& experts,
                            Projection projection, int64_t index, int64_t count) {
   return absl::InvalidArgumentError(absl::StrCat(input.table.where(), ": experts ", Quoted(experts),
@@ -60,11 +62,30 @@ absl::StatusOr<ProjectionFactors> StackSingles(const PeftInput& input,
   return f;
 }
 
+// Projections that the configuration names for a layer's experts and the file has none of. `pair`
+// is one that it has.
+absl::Status CheckNamedProjections(const PeftInput& input, const std::string& experts,
+                                   const FactorPair& pair,
+                                   const std::map<Projection, IndexedPairs>& found) {
+  const absl::string_view name = LastName(pair.path);
+  const std::string stem = pair.path.substr(0, pair.path.size() - name.size());
+  for (const Projection projection : {Projection::kGate, Projection::kUp, Projection::kDown}) {
+    if (found.count(projection) > 0) continue;
+    const absl::string_view sibling =
+        SingleName(projection, name == SingleName(found.begin()->first, true));
+    if (!input.config.Names(absl::StrCat(stem, sibling))) continue;
+    return absl::InvalidArgumentError(
+        absl::StrCat(input.table.where(), ": experts ", Quoted(experts), ": has no factors for ",
+                     sibling, ", which target_modules of adapter_config.json names"));
+  }
+  return absl::OkStatus();
+}
+
 }  // namespace
 
 absl::Status ReadSingleExperts(const PeftInput& input, const KeyedPairs& pairs,
                                ExpertFactorMap& map) {
-  std::map<std::string, std::map<Projection, std::map<int64_t, const FactorPair*>>> sorted;
+  std::map<std::string, std::map<Projection, IndexedPairs>> sorted;
   for (const auto& [key, pair] : pairs) {
     if (!input.config.Names(pair->path)) {
       return absl::InvalidArgumentError(
@@ -80,6 +101,8 @@ absl::Status ReadSingleExperts(const PeftInput& input, const KeyedPairs& pairs,
     slot = pair;
   }
   for (const auto& [path, projections] : sorted) {
+    LORICA_RETURN_IF_ERROR(CheckNamedProjections(
+        input, path, *projections.begin()->second.begin()->second, projections));
     ExpertFactors& factors = map[path];
     factors.experts = input.options.base != nullptr ? input.options.base->experts : 0;
     for (const auto& [projection, by_index] : projections) {

@@ -56,6 +56,42 @@ TEST_F(LayoutTest, EveryLayoutKeepsEveryDelta) {
   }
 }
 
+TEST_F(LayoutTest, LayersNeedntHaveTheSameProjections) {
+  StoredAdapter adapter = Make({});
+  StoredModule alone = Experts({.down_rank = 4, .down_alpha = 3}, "down_proj", 6, 8, false, false);
+  alone.path = "model.layers.2.mlp.experts.down_proj";
+  adapter.modules.push_back(alone);
+  for (const AdapterLayout layout : kLayouts) {
+    SCOPED_TRACE(Name(layout));
+    const std::string path = Write(adapter, layout, "a" + std::string(Name(layout)));
+    const auto read = Read(path, {.base = &base_});
+    ASSERT_TRUE(read.ok()) << read.status();
+    const absl::Status same = CompareDeltas(read->adapter, adapter);
+    EXPECT_TRUE(same.ok()) << same;
+    EXPECT_EQ(read->adapter.modules.size(), adapter.modules.size());
+  }
+  // A configuration names projections of all layers at once.
+  const Tensors tensors = ReadTensors(folder_ + "/a" + std::string(Name(AdapterLayout::kPeft2d)) +
+                                      "/adapter_model.safetensors");
+  const std::string gate = "base_model.model.model.layers.2.mlp.experts.1.gate_proj.lora_A.weight";
+  ASSERT_EQ(tensors.count(gate), 1u);
+  EXPECT_EQ(tensors.at(gate).shape, (std::vector<int64_t>{2, 8}));
+}
+
+TEST_F(LayoutTest, SglangReadsGateAndUpTogether) {
+  StoredAdapter adapter = Make({.kind = "split", .down = false});
+  adapter.modules.erase(adapter.modules.end() - 2);  // gate_proj
+  const std::string path = Write(adapter, AdapterLayout::kSglang);
+  const Tensors tensors = ReadTensors(path + "/adapter_model.safetensors");
+  const std::string gate = "base_model.model.model.layers.1.mlp.experts.gate_proj.lora_B.weight";
+  ASSERT_EQ(tensors.count(gate), 1u);
+  EXPECT_EQ(tensors.at(gate).shape, (std::vector<int64_t>{3, 6, 2}));
+  EXPECT_EQ(tensors.at(gate).values, std::vector<float>(36, 0.0f));
+  const auto read = Read(path);
+  ASSERT_TRUE(read.ok()) << read.status();
+  EXPECT_TRUE(CompareDeltas(read->adapter, adapter).ok());
+}
+
 TEST_F(LayoutTest, TheKindOfExpertsSurvivesPeftLayouts) {
   for (const char* kind : {"fused", "split", "shared-outer"}) {
     const StoredAdapter adapter = Make({.kind = kind});

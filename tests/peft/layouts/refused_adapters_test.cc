@@ -124,6 +124,28 @@ TEST_F(RefusedAdaptersTest, MissingExpert) {
   EXPECT_THAT(ReadError(path), AllOf(HasSubstr("down_proj"), HasSubstr("found none of expert 1")));
 }
 
+TEST_F(RefusedAdaptersTest, AProjectionThatAllExpertsOfALayerLack) {
+  const std::string path = Write(Make({}), AdapterLayout::kPeft2d);
+  EditTensors(path, [](Tensors& tensors) {
+    for (auto it = tensors.begin(); it != tensors.end();) {
+      const bool gone = it->first.find(kExperts) == 0 && it->first.find(".up_proj.") < 100;
+      it = gone ? tensors.erase(it) : std::next(it);
+    }
+  });
+  EXPECT_THAT(ReadError(path), HasSubstr("has no factors for up_proj, which target_modules"));
+}
+
+TEST_F(RefusedAdaptersTest, OptionAgainstWhatLoricaNoted) {
+  const std::string path = Write(Make({.width = 8, .gate_up = false}), AdapterLayout::kPeft3d);
+  EXPECT_THAT(ReadError(path, {.axis = ExpertAxis::kExpertMajor}),
+              HasSubstr("--expert-axis contradicts the configuration"));
+  EXPECT_THAT(ReadError(path, {.orientation = ExpertOrientation::kOutIn}),
+              HasSubstr("--expert-orientation contradicts the configuration"));
+  EXPECT_EQ(
+      ReadError(path, {.axis = ExpertAxis::kRankMajor, .orientation = ExpertOrientation::kInOut}),
+      "");
+}
+
 TEST_F(RefusedAdaptersTest, LastExpertMissingAgainstTheModel) {
   const std::string path = Write(Make({}), AdapterLayout::kPeft2d);
   base_.experts = 4;
