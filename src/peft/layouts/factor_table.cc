@@ -1,6 +1,7 @@
 #include "lorica/peft/layouts/factor_table.h"
 
 #include <map>
+#include <optional>
 #include <utility>
 
 #include "absl/strings/match.h"
