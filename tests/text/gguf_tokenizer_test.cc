@@ -4,6 +4,7 @@
 
 #include "absl/strings/str_split.h"
 #include "gmock/gmock.h"
+#include "lorica/io/gguf.h"
 #include "lorica/text/gguf_pretokenizers.h"
 #include "text/tokenizer_fixtures.h"
 
@@ -113,6 +114,23 @@ TEST(GgufTokenizerTest, EndsAndSpecialTokensComeFromTheMetadata) {
   EXPECT_TRUE(TokenizerFromGguf(metadata, "t.gguf")->add_bos());
   metadata.add_bos = false;
   EXPECT_FALSE(TokenizerFromGguf(metadata, "t.gguf")->add_bos());
+}
+
+// Files made of weights alone name no tokenizer, or say "none".
+TEST(GgufTokenizerTest, FilesMayHaveNone) {
+  TempFolder folder;
+  for (const char* model : {"", "none", "no_vocab", "gpt2"}) {
+    GgufMetadata metadata;
+    metadata.SetString("general.architecture", "llama");
+    if (*model != 0) metadata.SetString("tokenizer.ggml.model", model);
+    const std::string path = folder / absl::StrCat(model, "m.gguf");
+    auto file = PosixFiles().Open(path, OpenMode::kReplace);
+    ASSERT_OK(file);
+    auto writer = GgufWriter::Begin(**file, metadata, {});
+    ASSERT_OK(writer);
+    ASSERT_TRUE(writer->Finish().ok() && (*file)->Close().ok());
+    EXPECT_EQ(HasTokenizer(path), absl::string_view(model) == "gpt2") << model;
+  }
 }
 
 TEST(GgufTokenizerTest, RefusesMetadataThatContradictsItself) {
