@@ -51,6 +51,13 @@ struct SftSetup {
 absl::StatusOr<SftSetup> SetUp(const SftOptions& options, bool with_weights,
                                const SftCallbacks& callbacks);
 
+// Options of experts are an error where the model has none, rather than without effect.
+absl::Status CheckExpertOptions(const SftOptions& options, const ModelConfig& model);
+
+// Makes the model, or adapters and routers, trainable as the options say; without weights they are
+// declared only.
+absl::Status MakeTrainableParts(SftSetup& setup, bool with_weights);
+
 // What CheckSameRun compares.
 RunIdentity IdentityOf(const SftSetup& setup);
 

@@ -83,11 +83,12 @@ absl::StatusOr<std::vector<SavedTensor>> ReadSaved(const FactorTable& table,
   return tensors;
 }
 
-// Dense weights that target_parameters names have factors. (Those of experts are looked at with
-// their layout.)
-absl::Status CheckWeightsNamed(const FactorTable& table, const PeftLayoutConfig& config) {
+// What target_parameters names has factors. (Where the file has some of experts, names of theirs
+// are looked at with their layout.)
+absl::Status CheckParameters(const FactorTable& table, const PeftLayoutConfig& config,
+                             bool has_experts) {
   for (const std::string& name : config.target_parameters) {
-    if (!absl::EndsWith(name, ".weight")) continue;
+    if (has_experts && !absl::EndsWith(name, ".weight")) continue;
     if (std::any_of(table.pairs().begin(), table.pairs().end(), [&](const FactorPair& pair) {
           const std::string weight = absl::StrCat(pair.path, ".weight");
           return weight == name || absl::EndsWith(weight, absl::StrCat(".", name));
@@ -146,7 +147,7 @@ absl::StatusOr<ReadAdapter> ReadPeftFolder(const std::string& folder, Backend& b
     adapter.form.interleaved = *config.interleaved;
     adapter.form.transposed = *config.interleaved;
   }
-  LORICA_RETURN_IF_ERROR(CheckWeightsNamed(table, config));
+  LORICA_RETURN_IF_ERROR(CheckParameters(table, config, !experts.empty()));
   // Dense weights are named as parameters where modules of their name are taken for experts.
   adapter.form.in_model = adapter.form.in_model || !config.target_parameters.empty();
   for (const auto& [key, pair] : experts) {
