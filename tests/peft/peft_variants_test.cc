@@ -153,7 +153,7 @@ TEST_F(SavedModulesTest, WhatTheFileLacksOrTheModelHasNotIsRefused) {
   EXPECT_THAT(ErrorWith("modules_to_save", {"lm_head", "embed_tokens"}),
               HasSubstr("has no weight of \"model.embed_tokens\", which modules_to_save"));
   EXPECT_THAT(ErrorWith("modules_to_save", {"lm_head", "norm"}),
-              HasSubstr("names \"norm\", but only the embedding and the head"));
+              HasSubstr("names \"norm\", but only the embedding, the head and routers"));
   // Not named: then it can only be a copy of the model's own, which it isn't.
   EXPECT_THAT(ErrorWith("modules_to_save", nullptr), HasSubstr("the model's own weights"));
   EXPECT_TRUE(model_->lm_head().tied());
