@@ -83,8 +83,8 @@ struct SftPlan {
   std::vector<PlannedModule> modules;                    // empty in full training
   std::vector<std::pair<std::string, int64_t>> by_name;  // last name of a path -> how many
   std::vector<std::string> left_out;                     // matched, but without gradient
-  int64_t router_parameters = 0;  // of routers that are trained in full beside the adapters
-  std::vector<PatternMatches> matches;                   // of fresh adapters, before excludes
+  int64_t router_parameters = 0;        // of routers that are trained in full beside the adapters
+  std::vector<PatternMatches> matches;  // of fresh adapters, before excludes
   int64_t trainable_parameters = 0;
   int64_t model_parameters = 0;  // adapter not counted
 

@@ -108,12 +108,12 @@ absl::StatusOr<ReadAdapter> ReadPeftFolder(const std::string& folder, Backend& b
                                            const AdapterReadOptions& options, FileSystem& files) {
   LORICA_ASSIGN_OR_RETURN(const PeftLayoutConfig config,
                           PeftLayoutConfig::Read(JoinPath(folder, "adapter_config.json"), files));
-  LORICA_ASSIGN_OR_RETURN(const FactorTable table,
-                          options.opened != nullptr
-                              ? FactorTable::Of(options.opened, FactorTable::Names::kPeft,
-                                                &config.peft)
-                              : FactorTable::Open(JoinPath(folder, "adapter_model.safetensors"),
-                                                  FactorTable::Names::kPeft, files, &config.peft));
+  LORICA_ASSIGN_OR_RETURN(
+      const FactorTable table,
+      options.opened != nullptr
+          ? FactorTable::Of(options.opened, FactorTable::Names::kPeft, &config.peft)
+          : FactorTable::Open(JoinPath(folder, "adapter_model.safetensors"),
+                              FactorTable::Names::kPeft, files, &config.peft));
   ReadAdapter result;
   StoredAdapter& adapter = result.adapter;
   adapter.base_model = config.peft.base_model;
