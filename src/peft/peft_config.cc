@@ -283,7 +283,6 @@ absl::StatusOr<std::string> FormatPeftConfig(const PeftConfigFields& fields) {
        fields.saved_modules.empty() ? OrderedJson(nullptr) : OrderedJson(fields.saved_modules)},
       {"lorica", {{"init", std::string(Name(fields.init))}}},
   };
-  if (!fields.saved_modules.empty()) json["modules_to_save"] = fields.saved_modules;
   if (fields.ties_saved) json["ensure_weight_tying"] = true;
   if (fields.alpha == static_cast<int64_t>(fields.alpha)) {
     json["lora_alpha"] = static_cast<int64_t>(fields.alpha);
