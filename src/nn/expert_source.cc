@@ -17,6 +17,7 @@
 #include "lorica/io/quoted.h"
 #include "lorica/nn/families/family.h"
 #include "lorica/nn/model_loader.h"
+#include "lorica/nn/text_part.h"
 #include "lorica/tensor/check.h"
 #include "lorica/tensor/status.h"
 
@@ -279,7 +280,7 @@ namespace lorica {
 
 FolderPlace PlaceInFolder(absl::string_view name, const ModelConfig& config) {
   FolderPlace place;
-  place.path = internal::Renamed(std::string(name));
+  place.path = config.text_part ? NameInTextPart(name) : internal::Renamed(std::string(name));
   if (config.moe.experts == 0) return place;
   constexpr absl::string_view kExperts = ".mlp.experts.";
   const size_t begin = absl::string_view(place.path).find(kExperts);

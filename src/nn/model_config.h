@@ -114,6 +114,7 @@ struct ModelConfig {
   int64_t bos_token_id = -1;           // -1: none
   QuantizationConfig quantization;     // of the files, which changes no path or shape
   std::string stored_dtype;            // as the file names it; empty where it doesn't
+  bool text_part = false;              // of a model that holds more (text_part.h)
   // Sentences for people: what was found in the file and has no effect here.
   std::vector<std::string> notes;
 

@@ -154,10 +154,46 @@ absl::Status NoteArchitectures(const JsonObject& json, const Family& family, Mod
   return absl::OkStatus();
 }
 
+// Models that hold a text model beside others, with the text model's type.
+constexpr std::pair<absl::string_view, absl::string_view> kWholeModels[] = {
+    {"gemma3", "gemma3_text"},
+};
+
+// What a model says as a whole and not of its text model alone: where both say it, the whole
+// counts.
+constexpr absl::string_view kFieldsOfTheWhole[] = {"bos_token_id", "dtype",
+                                                   "eos_token_id", "quantization_config",
+                                                   "torch_dtype",  "tie_word_embeddings"};
+
+// Puts the text model's fields in the place of the whole model's, where it is such a model.
+absl::StatusOr<bool> TakeTextPart(Json& document, absl::string_view where) {
+  LORICA_ASSIGN_OR_RETURN(const JsonObject json, JsonObject::Of(document, where));
+  LORICA_ASSIGN_OR_RETURN(const std::string type, json.String("model_type"));
+  for (const auto& [whole, text] : kWholeModels) {
+    if (type != whole) continue;
+    LORICA_RETURN_IF_ERROR(json.Object("text_config").status());
+    Json fields = *json.Find("text_config");
+    for (const absl::string_view key : kFieldsOfTheWhole) {
+      const Json* value = json.Find(key);
+      if (value != nullptr && !value->is_null()) fields[std::string(key)] = *value;
+    }
+    if (!fields.contains("model_type")) fields["model_type"] = std::string(text);
+    if (fields["model_type"] != Json(std::string(text))) {
+      return absl::UnimplementedError(absl::StrCat(where, ": text_config: model_type: expected ",
+                                                   Quoted(text), " in a ", type, " model, found ",
+                                                   Quoted(fields["model_type"].dump())));
+    }
+    document = std::move(fields);
+    return true;
+  }
+  return false;
+}
+
 }  // namespace
 
 absl::StatusOr<ModelConfig> ParseModelConfig(absl::string_view text, absl::string_view where) {
   LORICA_ASSIGN_OR_RETURN(Json document, ParseJson(text, where, kJsonOptions));
+  LORICA_ASSIGN_OR_RETURN(const bool text_part, TakeTextPart(document, where));
   LORICA_ASSIGN_OR_RETURN(const JsonObject json, JsonObject::Of(document, where));
   LORICA_ASSIGN_OR_RETURN(const std::string type, json.String("model_type"));
   const Family* family = internal::FindFamily(type);
@@ -174,6 +210,11 @@ absl::StatusOr<ModelConfig> ParseModelConfig(absl::string_view text, absl::strin
   }
   ModelConfig config;
   config.family = type;
+  config.text_part = text_part;
+  if (text_part) {
+    config.notes.push_back(
+        absl::StrCat(where, ": what takes pictures is left out; the model is ", "its text model"));
+  }
   LORICA_RETURN_IF_ERROR(ReadFields(json, *family, config));
   LORICA_RETURN_IF_ERROR(NoteArchitectures(json, *family, config));
   LORICA_RETURN_IF_ERROR(family->read_json(json, config));

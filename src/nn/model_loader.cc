@@ -14,6 +14,7 @@
 #include "lorica/nn/gguf_source.h"
 #include "lorica/nn/load_values.h"
 #include "lorica/nn/rope_gguf.h"
+#include "lorica/nn/text_part.h"
 #include "lorica/tensor/status.h"
 
 namespace lorica {
@@ -126,6 +127,9 @@ absl::StatusOr<ModelFiles> OpenModel(const std::string& path) {
   }
   LORICA_ASSIGN_OR_RETURN(files.config, ReadModelConfigFile(JoinPath(path, "config.json")));
   LORICA_ASSIGN_OR_RETURN(std::unique_ptr<TensorSource> tensors, OpenFolderSource(path));
+  if (files.config.text_part) {
+    LORICA_ASSIGN_OR_RETURN(tensors, MakeTextPartSource(std::move(tensors)));
+  }
   const QuantizationConfig& quantization = files.config.quantization;
   if (quantization.kind == Quantization::kFp8Blocks) {
     LORICA_ASSIGN_OR_RETURN(tensors,

@@ -30,6 +30,10 @@ struct ReplacedWeight {
   AdapterHost* host = nullptr;
   Tensor values;    // in the compute type
   Tensor original;  // the model's own; undefined where the host is tied to another
+  // A head that goes on with the model's own weight while that of the embedding is replaced.
+  bool is_own = false;
+  // A head that shares this embedding's weight follows it (ensure_weight_tying).
+  bool head_follows = false;
 };
 
 // The adapted modules of one tree, in the tree's order, and the weights that are replaced. The tree

@@ -17,6 +17,7 @@
 #include "lorica/peft/layouts/base_facts.h"
 #include "lorica/peft/layouts/expert_keys.h"
 #include "lorica/peft/layouts/factor_math.h"
+#include "lorica/peft/layouts/peft_layout_config.h"
 #include "lorica/tensor/random.h"
 #include "lorica/tensor/status.h"
 
@@ -71,6 +72,33 @@ bool NamesParameters(const std::string& config, FileSystem& files) {
   return it != json->end() && it->is_array() && !it->empty();
 }
 
+// Every dense module that a PEFT folder's configuration names has factors. Where PEFT takes the
+// names of gate, up and down for those of the experts it leaves modules of these names beside them
+// alone.
+absl::Status CheckNamedModules(const std::string& folder, Module& root, const AdapterSet& set,
+                               FileSystem& files) {
+  LORICA_ASSIGN_OR_RETURN(
+      const layouts::PeftLayoutConfig config,
+      layouts::PeftLayoutConfig::Read(JoinPath(folder, "adapter_config.json"), files));
+  for (const TargetCandidate& candidate : ListTargetCandidates(root)) {
+    const bool is_adapted =
+        std::any_of(set.modules().begin(), set.modules().end(),
+                    [&](const AdaptedModule& module) { return module.host == candidate.host; });
+    if (is_adapted || candidate.host->kind() == AdapterHost::Kind::kGroupedLinear) continue;
+    const absl::string_view last = LastName(candidate.path);
+    const bool has_expert_name = last == Name(Projection::kGate) || last == Name(Projection::kUp) ||
+                                 last == Name(Projection::kDown);
+    const bool by_module = !config.peft.targets.all_linear() &&
+                           (config.by_lorica || !has_expert_name) &&
+                           config.peft.Adapts(candidate.path);
+    if (!by_module && !config.NamesParameter(absl::StrCat(candidate.path, ".weight"))) continue;
+    return absl::InvalidArgumentError(absl::StrCat(folder, ": has no factors for ",
+                                                   Quoted(candidate.path),
+                                                   ", which adapter_config.json names"));
+  }
+  return absl::OkStatus();
+}
+
 }  // namespace
 
 bool NeedsLayouts(const std::string& folder, const SafetensorsFile* opened, FileSystem& files) {
@@ -101,6 +129,12 @@ absl::StatusOr<AdapterSet> LoadByLayout(const std::string& folder, Module& root,
   absl::StatusOr<AdapterSet> set = FitStoredAdapter(read.adapter, root, backend, compute, seed);
   if (!set.ok()) {
     return absl::Status(set.status().code(), absl::StrCat(folder, ": ", set.status().message()));
+  }
+  if (files.Stat(JoinPath(folder, "adapter_model.safetensors")).ok()) {
+    if (const absl::Status named = CheckNamedModules(folder, root, *set, files); !named.ok()) {
+      set->Detach();
+      return named;
+    }
   }
   set->set_experts_folded(read.layout == AdapterLayout::kPeft3d ||
                           read.layout == AdapterLayout::kPeft3d018);

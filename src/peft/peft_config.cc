@@ -283,6 +283,7 @@ absl::StatusOr<std::string> FormatPeftConfig(const PeftConfigFields& fields) {
        fields.saved_modules.empty() ? OrderedJson(nullptr) : OrderedJson(fields.saved_modules)},
       {"lorica", {{"init", std::string(Name(fields.init))}}},
   };
+  if (fields.ties_saved) json["ensure_weight_tying"] = true;
   if (fields.alpha == static_cast<int64_t>(fields.alpha)) {
     json["lora_alpha"] = static_cast<int64_t>(fields.alpha);
   }

@@ -106,6 +106,7 @@ struct PeftConfigFields {
   std::string base_model;
   std::vector<PeftModuleEntry> modules;
   std::vector<std::string> saved_modules;  // paths
+  bool ties_saved = false;                 // as in PeftConfig
 };
 
 // The text of adapter_config.json. Modules that differ from `rank` and `alpha` get patterns that

@@ -11,10 +11,10 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
-#include "lorica/io/atomic_commit.h"
 #include "lorica/io/quoted.h"
 #include "lorica/io/safetensors.h"
 #include "lorica/nn/decoder.h"
+#include "lorica/nn/text_part.h"
 #include "lorica/peft/expert_files.h"
 #include "lorica/peft/layouts/load_factor.h"
 #include "lorica/peft/peft_config.h"
@@ -80,6 +80,27 @@ bool IsHead(absl::string_view path) {
   return path == "lm_head" || absl::EndsWith(path, ".lm_head");
 }
 
+// The modules of the model by the names that the file has for them: an adapter of a text model that
+// is part of a larger one may have been made for either.
+std::vector<TargetCandidate> CandidatesOf(Module& root, const SafetensorsFile& file) {
+  std::vector<TargetCandidate> candidates = ListTargetCandidates(root);
+  const auto* model = dynamic_cast<const CausalLm*>(&root);
+  if (model == nullptr || !model->config().text_part) return candidates;
+  const bool of_the_whole =
+      std::any_of(file.entries().begin(), file.entries().end(), [](const SafetensorsEntry& entry) {
+        return absl::StartsWith(entry.name, absl::StrCat(kPrefix, "model.language_model."));
+      });
+  if (!of_the_whole) return candidates;
+  for (TargetCandidate& candidate : candidates) candidate.path = PathOfTextPart(candidate.path);
+  return candidates;
+}
+
+// The path in the model's tree.
+std::string TreePath(const std::string& path) {
+  std::string own = NameInTextPart(path);
+  return own.empty() ? path : own;
+}
+
 // Tensors of routers that are saved in full go into `saved`.
 absl::StatusOr<std::map<std::string, FoundModule>> SortKeys(const SafetensorsFile& file,
                                                             const PeftConfig& config, Module& root,
@@ -87,7 +108,7 @@ absl::StatusOr<std::map<std::string, FoundModule>> SortKeys(const SafetensorsFil
                                                             std::vector<SavedTensor>* saved) {
   std::map<std::string, TargetCandidate> by_path;
   std::vector<std::string> paths;
-  for (TargetCandidate& candidate : ListTargetCandidates(root)) {
+  for (TargetCandidate& candidate : CandidatesOf(root, file)) {
     paths.push_back(candidate.path);
     by_path.emplace(candidate.path, candidate);
   }
@@ -156,6 +177,24 @@ absl::StatusOr<std::map<std::string, FoundModule>> SortKeys(const SafetensorsFil
   return found;
 }
 
+// Only the embedding, the head and routers can be brought in full.
+absl::Status CheckSavedNames(const SafetensorsFile& file, const PeftConfig& config, Module& root) {
+  const std::vector<TargetCandidate> candidates = CandidatesOf(root, file);
+  for (const std::string& name : config.saved_modules) {
+    const auto named = [&](const TargetCandidate& c) {
+      return c.path == name || absl::EndsWith(c.path, absl::StrCat(".", name));
+    };
+    if (std::none_of(candidates.begin(), candidates.end(), [&](const TargetCandidate& c) {
+          return named(c) && (IsEmbedding(c) || IsHead(c.path) || IsRouter(c.host));
+        })) {
+      return absl::UnimplementedError(absl::StrCat(
+          file.where(), ": modules_to_save of adapter_config.json names ", Quoted(name),
+          ", but only the embedding, the head and routers can be saved in full"));
+    }
+  }
+  return absl::OkStatus();
+}
+
 absl::Status CheckBaseCopy(const SafetensorsFile& file, const FoundModule& module,
                            Backend& backend) {
   const Tensor own = module.candidate.host->weight().value();
@@ -219,19 +258,7 @@ absl::StatusOr<std::vector<ReplacedWeight>> ReadSavedModules(
     const SafetensorsFile& file, const std::map<std::string, FoundModule>& found,
     const PeftConfig& config, Module& root, Backend& backend, DType compute) {
   std::vector<ReplacedWeight> replaced;
-  const std::vector<TargetCandidate> candidates = ListTargetCandidates(root);
-  for (const std::string& name : config.saved_modules) {
-    const auto named = [&](const TargetCandidate& c) {
-      return c.path == name || absl::EndsWith(c.path, absl::StrCat(".", name));
-    };
-    if (std::none_of(candidates.begin(), candidates.end(), [&](const TargetCandidate& c) {
-          return named(c) && (IsEmbedding(c) || IsHead(c.path) || IsRouter(c.host));
-        })) {
-      return absl::UnimplementedError(absl::StrCat(
-          file.where(), ": modules_to_save of adapter_config.json names ", Quoted(name),
-          ", but only the embedding, the head and routers can be saved in full"));
-    }
-  }
+  const std::vector<TargetCandidate> candidates = CandidatesOf(root, file);
   for (const TargetCandidate& candidate : candidates) {
     if (IsRouter(candidate.host)) continue;
     const auto it = found.find(candidate.path);
@@ -246,7 +273,7 @@ absl::StatusOr<std::vector<ReplacedWeight>> ReadSavedModules(
     if (!(Shape(absl::MakeConstSpan(entry->shape)) == host.weight_shape())) {
       return WrongShape(file, *entry, host.weight_shape().ToString());
     }
-    ReplacedWeight weight{.path = candidate.path, .host = &host};
+    ReplacedWeight weight{.path = candidate.path, .host = &host, .head_follows = config.ties_saved};
     LORICA_ASSIGN_OR_RETURN(weight.values, ReadTensor(file, *entry, backend, compute));
     if (!host.tied()) weight.original = host.weight().value().Detach();
     replaced.push_back(std::move(weight));
@@ -260,85 +287,15 @@ absl::StatusOr<std::vector<ReplacedWeight>> ReadSavedModules(
     const bool replaced_itself = std::any_of(
         replaced.begin(), replaced.end(), [&](const ReplacedWeight& w) { return w.host == &host; });
     if (!owner_replaced || replaced_itself || config.ties_saved) continue;
-    replaced.push_back({candidate.path, &host, host.weight().value().Detach(), Tensor()});
+    replaced.push_back({.path = candidate.path,
+                        .host = &host,
+                        .values = host.weight().value().Detach(),
+                        .is_own = true});
   }
   return replaced;
 }
 
 }  // namespace
-
-std::string PeftKey(const AdaptedModule& module, bool is_a) {
-  const bool embedding = module.host->kind() == AdapterHost::Kind::kEmbedding;
-  const absl::string_view suffix = embedding ? (is_a ? ".lora_embedding_A" : ".lora_embedding_B")
-                                             : (is_a ? ".lora_A.weight" : ".lora_B.weight");
-  return absl::StrCat(kPrefix, module.path, suffix);
-}
-
-Tensor PeftTensor(const AdaptedModule& module, const Tensor& factor, bool is_a) {
-  const bool embedding = module.host->kind() == AdapterHost::Kind::kEmbedding;
-  return raw::Contiguous(is_a && embedding ? factor.Transpose(0, 1) : factor.Detach());
-}
-
-absl::Status SavePeftAdapter(FileSystem& files, const std::string& folder, const AdapterSet& set,
-                             const PeftSaveOptions& options) {
-  LORICA_CHECK(!set.empty(), "[adapter] nothing to save");
-  LORICA_CHECK(set.replaced().empty(), "[adapter] replaced weights can't be saved");
-  const bool experts =
-      options.form.in_model ||
-      std::any_of(set.modules().begin(), set.modules().end(), [](const AdaptedModule& module) {
-        return module.host->kind() == AdapterHost::Kind::kGroupedLinear;
-      });
-  if (experts) {
-    const StoredAdapter stored =
-        StoredAdapterOf(set, options.slot, options.form, options.base_model);
-    LORICA_ASSIGN_OR_RETURN(DirectoryCommit commit, DirectoryCommit::Begin(files, folder));
-    LORICA_RETURN_IF_ERROR(
-        WriteStoredAdapter(stored, options.layout, commit.temporary_path(), nullptr, files));
-    return commit.Commit();
-  }
-  PeftConfigFields fields;
-  const LoraFactors& first = set.modules()[0].adapter->factors(options.slot);
-  fields.rank = first.rank();
-  fields.alpha = first.alpha;
-  fields.scaling = first.scaling;
-  fields.init = options.init;
-  fields.base_model = options.base_model;
-  std::vector<Tensor> tensors;
-  std::vector<SafetensorsTensor> entries;
-  for (const AdaptedModule& module : set.modules()) {
-    const LoraFactors& f = module.adapter->factors(options.slot);
-    fields.dropout = std::max(fields.dropout, f.dropout);
-    fields.modules.push_back({module.path, f.rank(), f.alpha});
-    for (const bool is_a : {true, false}) {
-      tensors.push_back(raw::Cast(PeftTensor(module, is_a ? f.a : f.b, is_a), DType::kF32));
-      const Tensor& t = tensors.back();
-      entries.push_back({PeftKey(module, is_a),
-                         StoredType::kF32,
-                         {t.shape().begin(), t.shape().end()},
-                         {t.data<uint8_t>(), t.bytes()}});
-    }
-  }
-  for (const SavedRouter& router : set.routers()) {
-    fields.saved_modules.push_back(router.path);
-    for (const RouterPart& part : PartsOf(*router.router)) {
-      tensors.push_back(raw::Contiguous(raw::Cast(part.Values(), DType::kF32)));
-      const Tensor& t = tensors.back();
-      entries.push_back({absl::StrCat(kPrefix, router.path, ".", part.name),
-                         StoredType::kF32,
-                         {t.shape().begin(), t.shape().end()},
-                         {t.data<uint8_t>(), t.bytes()}});
-    }
-  }
-  std::string config;
-  LORICA_ASSIGN_OR_RETURN(config, FormatPeftConfig(fields));
-  absl::StatusOr<DirectoryCommit> commit = DirectoryCommit::Begin(files, folder);
-  if (!commit.ok()) return commit.status();
-  LORICA_RETURN_IF_ERROR(commit->WriteFile("adapter_config.json", config));
-  LORICA_RETURN_IF_ERROR(
-      WriteSafetensors(files, JoinPath(commit->temporary_path(), "adapter_model.safetensors"),
-                       entries, {{"format", "pt"}}));
-  return commit->Commit();
-}
 
 absl::StatusOr<AdapterSet> LoadPeftAdapter(const std::string& folder, Module& root,
                                            Backend& backend, DType compute, uint64_t seed,
@@ -359,12 +316,13 @@ absl::StatusOr<AdapterSet> LoadPeftAdapter(const std::string& folder, Module& ro
   PeftConfig config;
   LORICA_ASSIGN_OR_RETURN(config, ParsePeftConfig(text, config_path));
   if (file == nullptr) return there.status();
+  LORICA_RETURN_IF_ERROR(CheckSavedNames(*file, config, root));
   std::map<std::string, FoundModule> found;
   std::vector<SavedTensor> saved;
   LORICA_ASSIGN_OR_RETURN(found, SortKeys(*file, config, root, backend, compute, &saved));
 
   std::vector<AdaptedModule> modules;
-  for (const TargetCandidate& candidate : ListTargetCandidates(root)) {
+  for (const TargetCandidate& candidate : CandidatesOf(root, *file)) {
     const auto it = found.find(candidate.path);
     const bool has_factors =
         it != found.end() && (it->second.a != nullptr || it->second.b != nullptr);
@@ -372,7 +330,9 @@ absl::StatusOr<AdapterSet> LoadPeftAdapter(const std::string& folder, Module& ro
       LORICA_RETURN_IF_ERROR(CheckBaseCopy(*file, it->second, backend));
     }
     if (!has_factors) {
-      if (!config.targets.all_linear() && config.Adapts(candidate.path)) {
+      // Names of modules don't reach stacked experts, which are parameters in transformers.
+      const bool experts = candidate.host->kind() == AdapterHost::Kind::kGroupedLinear;
+      if (!experts && !config.targets.all_linear() && config.Adapts(candidate.path)) {
         return absl::InvalidArgumentError(absl::StrCat(file->where(), ": has no factors for ",
                                                        Quoted(candidate.path),
                                                        ", which adapter_config.json names"));
@@ -384,7 +344,7 @@ absl::StatusOr<AdapterSet> LoadPeftAdapter(const std::string& folder, Module& ro
                             ReadFactors(*file, it->second, config, backend, compute, seed));
     auto adapter = std::make_shared<LoraAdapter>();
     adapter->AddSlot(std::move(factors));
-    modules.push_back({candidate.path, candidate.host, std::move(adapter)});
+    modules.push_back({TreePath(candidate.path), candidate.host, std::move(adapter)});
   }
   if (modules.empty()) {
     return absl::InvalidArgumentError(absl::StrCat(file->where(), ": holds no LoRA factors"));

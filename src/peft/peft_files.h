@@ -21,13 +21,17 @@ struct PeftSaveOptions {
   std::string base_model;  // written as base_model_name_or_path
   LoraInit init = LoraInit::kKaiming;
   int slot = 0;
+  // The model is the text part of a larger one, whose names of modules are written
+  // (nn/text_part.h).
+  bool text_part = false;
   // Of models with experts: kPeft2d or kPeft3d, and how files of the model have its experts.
   AdapterLayout layout = AdapterLayout::kPeft2d;
   ExpertForm form;
 };
 
 // Writes the folder, complete or not at all; an existing one is an error (AlreadyExists). The
-// folder above must exist. Throws Error for a set with replaced weights.
+// folder above must exist. Replaced weights go along as they are; throws Error for a set with
+// replaced weights and experts.
 absl::Status SavePeftAdapter(FileSystem& files, const std::string& folder, const AdapterSet& set,
                              const PeftSaveOptions& options = {});
 

@@ -69,6 +69,7 @@ struct StoredAdapter {
   std::string base_model;  // base_model_name_or_path; may be empty
   std::string task_type = "CAUSAL_LM";
   double dropout = 0;  // what it was trained with
+  std::string init;    // how its factors began (lora_config.h); empty where nobody said
   // Keys of the file that an adapter doesn't need: copies of base weights.
   std::vector<std::string> left_behind;
 };

@@ -41,8 +41,7 @@ Value NormalizeMessage(const Dict& message) {
   if (!reasoning.is_undefined()) normal.Set("thinking", reasoning);
   for (const auto& [key, value] : message.entries()) {
     if (value.is_none()) continue;
-    const bool is_content = key.is_string() && key.as_string() == "content";
-    normal.Set(key, is_content ? FlattenContent(value) : value);
+    normal.Set(key, value);
   }
   if (!reasoning.is_undefined()) normal.Set("reasoning_content", reasoning);
   return normal;
@@ -67,6 +66,20 @@ absl::StatusOr<Value> NormalizeMessages(const Value& messages, const std::string
     normal.push_back(NormalizeMessage(message.as_dict()));
   }
   return Value(std::move(normal));
+}
+
+Value WithTextContent(const Value& messages) {
+  List flat;
+  for (const Value& message : messages.as_list()) {
+    if (!message.Get("content").is_list()) {
+      flat.push_back(message);
+      continue;
+    }
+    Dict changed = message.as_dict();
+    changed.Set("content", FlattenContent(message.Get("content")));
+    flat.push_back(std::move(changed));
+  }
+  return flat;
 }
 
 absl::StatusOr<Value> NormalizeTools(const Value& tools, const std::string& where) {

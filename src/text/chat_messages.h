@@ -12,13 +12,16 @@ namespace lorica {
 // Checks that `messages` is a list of objects that have a string under "role", and brings each into
 // the form that Hugging Face shows to templates:
 // - fields that are null are left out;
-// - content given as a list of text parts becomes one string (parts of other kinds stay);
 // - reasoning stands under "reasoning_content" and "thinking", whichever of "reasoning_content",
 // "thinking", "reasoning"
 //   it came under.
 // Errors: InvalidArgument that starts with `where` and names the message.
 absl::StatusOr<jinja::Value> NormalizeMessages(const jinja::Value& messages,
                                                const std::string& where);
+
+// The messages where content given as a list of text parts is one string (parts of other kinds
+// stay), for templates that don't read lists (ChatTemplate::Readable).
+jinja::Value WithTextContent(const jinja::Value& messages);
 
 // Tools as a list: a list as it is, a string that holds one as JSON parsed, nothing for null or
 // absent. Errors: InvalidArgument that starts with `where`.

@@ -4,11 +4,13 @@
 #include <vector>
 
 #include "absl/status/status.h"
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "lorica/io/file_system.h"
 #include "lorica/io/gguf.h"
 #include "lorica/tensor/status.h"
+#include "lorica/text/chat_messages.h"
 #include "lorica/text/chat_template_files.h"
 
 namespace lorica {
@@ -51,6 +53,34 @@ bool TokenText(const Value& field, std::string* text) {
   return true;
 }
 
+// Whether a short conversation in parts comes out as text, whoever speaks; tried, since templates
+// have many ways to look at content.
+bool ReadsParts(const jinja::Template& parsed, const ChatTemplate::SpecialTokens& tokens) {
+  const auto message = [](const char* role, const char* text) {
+    const Value part = Dict({{"type", "text"}, {"text", text}});
+    return Value(Dict({{"role", role}, {"content", jinja::List{part}}}));
+  };
+  const std::vector<std::string> texts = {"qzasked", "qzanswered", "qztold"};
+  const Value asked = message("user", texts[0].c_str());
+  const Value answered = message("assistant", texts[1].c_str());
+  const Value told = message("system", texts[2].c_str());
+  Dict context;
+  for (const auto& [name, text] : tokens) context.Set(name, text);
+  for (const bool with_system : {true, false}) {
+    context.Set("messages",
+                with_system ? jinja::List{told, asked, answered} : jinja::List{asked, answered});
+    const auto rendered =
+        parsed.Render(Value(context), {.limits = {.steps = 1'000'000, .bytes = 1 << 24}});
+    if (!rendered.ok()) continue;  // perhaps it has no system message
+    const std::string& text = rendered->text;
+    const size_t spoken = with_system ? 3 : 2;
+    return std::all_of(texts.begin(), texts.begin() + static_cast<ptrdiff_t>(spoken),
+                       [&](const std::string& one) { return absl::StrContains(text, one); }) &&
+           !absl::StrContains(text, "'text'") && !absl::StrContains(text, "\"text\"");
+  }
+  return false;
+}
+
 }  // namespace
 
 ChatTemplate::ChatTemplate(jinja::Template parsed, std::string source, std::string origin,
@@ -58,7 +88,8 @@ ChatTemplate::ChatTemplate(jinja::Template parsed, std::string source, std::stri
     : template_(std::move(parsed)),
       source_(std::move(source)),
       origin_(std::move(origin)),
-      special_tokens_(std::move(special_tokens)) {}
+      special_tokens_(std::move(special_tokens)),
+      reads_parts_(ReadsParts(template_, special_tokens_)) {}
 
 absl::StatusOr<ChatTemplate> ChatTemplate::FromSource(const std::string& source, std::string origin,
                                                       SpecialTokens special_tokens) {
@@ -146,6 +177,12 @@ absl::StatusOr<ChatTemplate::SpecialTokens> ChatTemplate::ReadSpecialTokens(
     }
   }
   return tokens;
+}
+
+Value ChatTemplate::Readable(const Value& messages, const Value& tools) const {
+  const bool takes_tools = tool_use_ != nullptr && !tools.is_none() && !tools.is_undefined();
+  const bool reads_parts = takes_tools ? tool_use_->reads_parts_ : reads_parts_;
+  return reads_parts ? messages : WithTextContent(messages);
 }
 
 std::string ChatTemplate::sources() const {

@@ -61,6 +61,11 @@ class ChatTemplate {
   absl::StatusOr<jinja::RenderResult> Render(const ChatRequest& request,
                                              const jinja::RenderLimits& limits = {}) const;
 
+  // The messages of a request, where content that is a list of text parts is joined unless the
+  // template reads such lists itself: those that do may put every part in its place, others would
+  // write the list.
+  jinja::Value Readable(const jinja::Value& messages, const jinja::Value& tools) const;
+
   // The source texts of all templates that a request may meet.
   std::string sources() const;
   const std::string& origin() const { return origin_; }
@@ -74,6 +79,7 @@ class ChatTemplate {
   std::string source_;
   std::string origin_;
   SpecialTokens special_tokens_;
+  bool reads_parts_ = false;
   std::shared_ptr<const ChatTemplate> tool_use_;  // for requests with tools; null: this one
 };
 

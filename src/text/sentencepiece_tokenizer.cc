@@ -214,7 +214,7 @@ absl::Status Build(absl::string_view bytes, absl::string_view config_name,
   LORICA_RETURN_IF_ERROR(BuildSentencepiece(std::move(model), parts));
   LORICA_RETURN_IF_ERROR(SetAddedEnds(!unigram && parts->bos_id.has_value(),
                                       unigram && parts->eos_id.has_value(), parts));
-  return ApplyTokenizerConfig(config, config_name, parts);
+  return ApplyTokenizerConfig(config, config_name, /*sets_ends=*/true, parts);
 }
 
 }  // namespace

@@ -106,7 +106,7 @@ absl::StatusOr<TokenizerConfig> ParseTokenizerConfig(absl::string_view json,
 }
 
 absl::Status ApplyTokenizerConfig(const TokenizerConfig& config, absl::string_view name,
-                                  Tokenizer::Parts* parts) {
+                                  bool sets_ends, Tokenizer::Parts* parts) {
   for (const AddedToken& token : config.added_tokens) {
     if (absl::Status status = parts->added.Add(token); !status.ok()) {
       return absl::InvalidArgumentError(absl::StrCat(name, ": ", status.message()));
@@ -139,6 +139,7 @@ absl::Status ApplyTokenizerConfig(const TokenizerConfig& config, absl::string_vi
     return absl::InvalidArgumentError(absl::StrCat(
         name, ": the eos_token ", Quoted(*config.eos_token), " isn't in the vocabulary"));
   }
+  if (!sets_ends) return absl::OkStatus();
   if (absl::Status status = SetAddedEnds(config.add_bos, config.add_eos, parts); !status.ok()) {
     return absl::InvalidArgumentError(absl::StrCat(name, ": ", status.message()));
   }

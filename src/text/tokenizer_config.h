@@ -32,11 +32,13 @@ struct TokenizerConfig {
 absl::StatusOr<TokenizerConfig> ParseTokenizerConfig(absl::string_view json,
                                                      absl::string_view name);
 
-// Gives `parts`, whose model is there, what the configuration says. A BOS or EOS token that the
-// vocabulary doesn't have is an error where it would be added; one that merely has a name for
-// padding or unknown text stays without an id.
+// Gives `parts`, whose model is there, what the configuration says. `sets_ends`: whether BOS and
+// EOS are added as it says; beside a tokenizer.json they aren't, since there the post-processor
+// alone decides (transformers 5). A BOS or EOS token that the vocabulary doesn't have is an error
+// where it would be added; one that merely has a name for padding or unknown text stays without an
+// id.
 absl::Status ApplyTokenizerConfig(const TokenizerConfig& config, absl::string_view name,
-                                  Tokenizer::Parts* parts);
+                                  bool sets_ends, Tokenizer::Parts* parts);
 
 // Makes `prefix` begin with BOS or not, and `suffix` end with EOS or not, as far as it's given.
 // InvalidArgument where such a token is to be added and isn't known.

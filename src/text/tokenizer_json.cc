@@ -155,7 +155,8 @@ absl::StatusOr<Tokenizer> ParseTokenizerJson(absl::string_view bytes, absl::stri
   const std::string config_name = absl::StrCat("the configuration of ", name);
   LORICA_ASSIGN_OR_RETURN(const TokenizerConfig config,
                           ParseTokenizerConfig(config_json, config_name));
-  LORICA_RETURN_IF_ERROR(ApplyTokenizerConfig(config, config_name, parts.get()));
+  LORICA_RETURN_IF_ERROR(
+      ApplyTokenizerConfig(config, config_name, /*sets_ends=*/false, parts.get()));
   auto tokenizer = FinishTokenizer(std::move(parts));
   if (!tokenizer.ok()) {
     return absl::InvalidArgumentError(absl::StrCat(name, ": ", tokenizer.status().message()));

@@ -1,5 +1,8 @@
 // A GGUF file's tokenizer in the form of Hugging Face's files.
+#include <algorithm>
 #include <nlohmann/json.hpp>
+#include <unordered_set>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "lorica/io/json_file.h"
@@ -7,6 +10,7 @@
 #include "lorica/tensor/status.h"
 #include "lorica/text/gguf_pretokenizers.h"
 #include "lorica/text/gguf_tokenizer.h"
+#include "lorica/text/sentencepiece_pipeline.h"
 #include "lorica/train/model_folder.h"
 
 namespace lorica::internal {
@@ -63,17 +67,136 @@ OrderedJson PostProcessor(const std::optional<std::pair<std::string, int64_t>>& 
           {"special_tokens", std::move(tokens)}};
 }
 
+constexpr char kMark[] = "\xE2\x96\x81";  // a space in pieces
+
+int32_t TypeOf(const GgufTokenizer& metadata, int64_t id) {
+  return metadata.token_types.empty() ? static_cast<int32_t>(kGgufTokenNormal)
+                                      : metadata.token_types[static_cast<size_t>(id)];
+}
+
+// sentencepiece joins the two neighbours whose piece has the highest score; a list of merges says
+// the same by the order of its entries.
+OrderedJson MergesOf(const GgufTokenizer& metadata) {
+  struct Merge {
+    absl::string_view left, right;
+    float score;
+  };
+  std::unordered_set<std::string> joined;  // what a symbol can be
+  const auto is_normal = [&](size_t id) {
+    return TypeOf(metadata, static_cast<int64_t>(id)) == kGgufTokenNormal;
+  };
+  for (size_t id = 0; id < metadata.tokens.size(); ++id) {
+    if (is_normal(id)) joined.insert(metadata.tokens[id]);
+  }
+  std::vector<Merge> merges;
+  for (size_t id = 0; id < metadata.tokens.size(); ++id) {
+    if (!is_normal(id)) continue;
+    const absl::string_view piece = metadata.tokens[id];
+    for (size_t cut = 1; cut < piece.size(); ++cut) {
+      if ((static_cast<uint8_t>(piece[cut]) & 0xC0) == 0x80) continue;  // inside a character
+      const absl::string_view left = piece.substr(0, cut), right = piece.substr(cut);
+      if (joined.count(std::string(left)) > 0 && joined.count(std::string(right)) > 0) {
+        merges.push_back({left, right, metadata.scores[id]});
+      }
+    }
+  }
+  std::stable_sort(merges.begin(), merges.end(),
+                   [](const Merge& a, const Merge& b) { return a.score > b.score; });
+  OrderedJson list = OrderedJson::array();
+  for (const Merge& merge : merges) {
+    list.push_back({std::string(merge.left), std::string(merge.right)});
+  }
+  return list;
+}
+
+// What sentencepiece does to a text before it is cut.
+OrderedJson SentencepieceNormalizer(const GgufTokenizer& metadata) {
+  OrderedJson steps = OrderedJson::array();
+  const auto replace = [&](OrderedJson pattern, const char* content) {
+    steps.push_back({{"type", "Replace"}, {"pattern", std::move(pattern)}, {"content", content}});
+  };
+  const bool removes_extra = metadata.remove_extra_whitespaces.value_or(false);
+  if (removes_extra) {
+    replace({{"Regex", "\\A +"}}, "");
+    replace({{"Regex", " {2,}"}}, " ");
+  }
+  if (metadata.add_space_prefix.value_or(true)) {
+    steps.push_back({{"type", "Prepend"}, {"prepend", kMark}});
+  }
+  replace({{"String", " "}}, kMark);
+  if (removes_extra) replace({{"Regex", absl::StrCat(kMark, "+\\z")}}, "");
+  return {{"type", "Sequence"}, {"normalizers", std::move(steps)}};
+}
+
+OrderedJson SentencepieceDecoder(const GgufTokenizer& metadata) {
+  OrderedJson steps = OrderedJson::array();
+  steps.push_back({{"type", "Replace"}, {"pattern", {{"String", kMark}}}, {"content", " "}});
+  steps.push_back({{"type", "ByteFallback"}});
+  steps.push_back({{"type", "Fuse"}});
+  if (metadata.add_space_prefix.value_or(true)) {
+    steps.push_back({{"type", "Strip"}, {"content", " "}, {"start", 1}, {"stop", 0}});
+  }
+  return {{"type", "Sequence"}, {"decoders", std::move(steps)}};
+}
+
+OrderedJson UnknownPiece(const GgufTokenizer& metadata, bool pieces) {
+  if (!pieces) return nullptr;
+  if (metadata.unk_id.has_value()) return metadata.tokens[static_cast<size_t>(*metadata.unk_id)];
+  for (size_t id = 0; id < metadata.tokens.size(); ++id) {
+    if (TypeOf(metadata, static_cast<int64_t>(id)) == static_cast<int32_t>(PieceType::kUnknown)) {
+      return metadata.tokens[id];
+    }
+  }
+  return nullptr;
+}
+
+bool HasBytes(const GgufTokenizer& metadata) {
+  return std::any_of(metadata.token_types.begin(), metadata.token_types.end(),
+                     [](int32_t type) { return type == static_cast<int32_t>(PieceType::kByte); });
+}
+
+// The parts of a tokenizer that its kind decides.
+struct Pipeline {
+  OrderedJson normalizer, pre_tokenizer, decoder, merges;
+  bool ignore_merges = false;
+  bool pieces = false;  // sentencepiece's: unknown characters and bytes have tokens
+  bool add_bos = false;
+};
+
+Pipeline ByteLevelPipeline(const GgufTokenizer& metadata, const GgufPreTokenizer& pre) {
+  return {.normalizer = pre.nfc ? OrderedJson{{"type", "NFC"}} : OrderedJson(),
+          .pre_tokenizer = PreTokenizer(pre),
+          .decoder = ByteLevel(true),
+          .merges = metadata.merges,
+          .ignore_merges = pre.ignore_merges,
+          .add_bos = metadata.add_bos.value_or(pre.add_bos)};
+}
+
+absl::StatusOr<Pipeline> PipelineOf(const GgufTokenizer& metadata, const GgufFile& file) {
+  if (metadata.model == "llama" && metadata.scores.size() == metadata.tokens.size() &&
+      metadata.precompiled_charsmap.empty()) {
+    return Pipeline{.normalizer = SentencepieceNormalizer(metadata),
+                    .decoder = SentencepieceDecoder(metadata),
+                    .merges = MergesOf(metadata),
+                    .pieces = true,
+                    .add_bos = metadata.add_bos.value_or(metadata.bos_id.has_value())};
+  }
+  const GgufPreTokenizer* pre =
+      FindGgufPreTokenizer(metadata.pre.empty() ? "default" : metadata.pre);
+  if (metadata.model == "gpt2" && pre != nullptr) return ByteLevelPipeline(metadata, *pre);
+  return absl::UnimplementedError(
+      absl::StrCat(file.where(), ": a tokenizer of kind ", Quoted(metadata.model),
+                   " can't be written as tokenizer.json; byte-level BPE (\"gpt2\") and "
+                   "sentencepiece BPE without rules of its own (\"llama\") can"));
+}
+
 }  // namespace
 
 absl::StatusOr<TokenizerTexts> TokenizerTextsOfGguf(const GgufFile& file) {
   LORICA_ASSIGN_OR_RETURN(const GgufTokenizer metadata, ReadGgufTokenizer(file));
-  const GgufPreTokenizer* pre =
-      FindGgufPreTokenizer(metadata.pre.empty() ? "default" : metadata.pre);
-  if (metadata.model != "gpt2" || pre == nullptr) {
-    return absl::UnimplementedError(absl::StrCat(
-        file.where(), ": a tokenizer of kind ", Quoted(metadata.model),
-        " can't be written as tokenizer.json; only byte-level BPE (\"gpt2\") can so far"));
-  }
+  // Everything about it that could be wrong.
+  LORICA_RETURN_IF_ERROR(TokenizerFromGguf(metadata, file.where()).status());
+  LORICA_ASSIGN_OR_RETURN(Pipeline pipeline, PipelineOf(metadata, file));
   const int64_t size = static_cast<int64_t>(metadata.tokens.size());
   const auto named =
       [&](const std::optional<int64_t>& id) -> std::optional<std::pair<std::string, int64_t>> {
@@ -86,43 +209,44 @@ absl::StatusOr<TokenizerTexts> TokenizerTextsOfGguf(const GgufFile& file) {
   OrderedJson added = OrderedJson::array();
   for (int64_t id = 0; id < size; ++id) {
     const std::string& piece = metadata.tokens[static_cast<size_t>(id)];
-    vocabulary[piece] = id;
-    const int32_t type = metadata.token_types.empty()
-                             ? static_cast<int32_t>(kGgufTokenNormal)
-                             : metadata.token_types[static_cast<size_t>(id)];
-    if (type != kGgufTokenControl && type != kGgufTokenUserDefined) continue;
+    if (!vocabulary.emplace(piece, id).second) continue;
+    const int32_t type = TypeOf(metadata, id);
+    const bool unknown = pipeline.pieces && type == static_cast<int32_t>(PieceType::kUnknown);
+    if (type != kGgufTokenControl && type != kGgufTokenUserDefined && !unknown) continue;
+    // In pieces a space has its mark: they are looked for once the text has, too.
+    const bool normalized = pipeline.pieces && piece.find(kMark) != std::string::npos;
     added.push_back({{"id", id},
                      {"content", piece},
                      {"single_word", false},
                      {"lstrip", false},
                      {"rstrip", false},
-                     {"normalized", false},
-                     {"special", type == kGgufTokenControl}});
+                     {"normalized", normalized},
+                     {"special", type != kGgufTokenUserDefined}});
   }
-  const bool add_bos = metadata.add_bos.value_or(pre->add_bos);
+  const bool add_bos = pipeline.add_bos;
   const bool add_eos = metadata.add_eos.value_or(false);
   const auto bos = named(metadata.bos_id);
   const auto eos = named(metadata.eos_id);
   OrderedJson tokenizer = {{"version", "1.0"}, {"truncation", nullptr}, {"padding", nullptr}};
   tokenizer["added_tokens"] = std::move(added);
-  tokenizer["normalizer"] = pre->nfc ? OrderedJson{{"type", "NFC"}} : OrderedJson();
-  tokenizer["pre_tokenizer"] = PreTokenizer(*pre);
+  tokenizer["normalizer"] = std::move(pipeline.normalizer);
+  tokenizer["pre_tokenizer"] = std::move(pipeline.pre_tokenizer);
   tokenizer["post_processor"] =
       (add_bos && bos.has_value()) || (add_eos && eos.has_value())
           ? PostProcessor(add_bos ? bos : std::nullopt, add_eos ? eos : std::nullopt)
           : OrderedJson();
-  tokenizer["decoder"] = ByteLevel(true);
+  tokenizer["decoder"] = std::move(pipeline.decoder);
   OrderedJson model = {{"type", "BPE"},
                        {"dropout", nullptr},
-                       {"unk_token", nullptr},
+                       {"unk_token", UnknownPiece(metadata, pipeline.pieces)},
                        {"continuing_subword_prefix", nullptr},
                        {"end_of_word_suffix", nullptr},
-                       {"fuse_unk", false},
-                       {"byte_fallback", false},
-                       {"ignore_merges", pre->ignore_merges}};
+                       {"fuse_unk", pipeline.pieces},
+                       {"byte_fallback", pipeline.pieces && HasBytes(metadata)},
+                       {"ignore_merges", pipeline.ignore_merges}};
   // The one large object goes in as text.
   model["vocab"] = nullptr;
-  model["merges"] = metadata.merges;
+  model["merges"] = std::move(pipeline.merges);
   tokenizer["model"] = std::move(model);
 
   OrderedJson config = {{"tokenizer_class", "PreTrainedTokenizerFast"},

@@ -35,6 +35,7 @@ absl::StatusOr<Dataset> LoadDataset(const std::vector<std::string>& files, const
   LORICA_ASSIGN_OR_RETURN(dataset.tokenize.train_on, AsOptionError(ParseTrainOn(options.train_on)));
   LORICA_ASSIGN_OR_RETURN(dataset.overlong, AsOptionError(ParseOverlong(options.overlong)));
   dataset.tokenize.system = options.system;
+  dataset.tokenize.now = options.now;
   dataset.max_length = options.max_length;
   dataset.vocab_size = options.vocab_size;
   dataset.require_trained = options.require_trained;
@@ -53,7 +54,8 @@ absl::StatusOr<Dataset> LoadDataset(const std::vector<std::string>& files, const
 }
 
 absl::StatusOr<std::vector<int32_t>> EncodePrompt(const ModelText& text, const std::string& prompt,
-                                                  const std::string& system) {
+                                                  const std::string& system,
+                                                  const std::optional<std::tm>& now) {
   if (!text.tokenizer.has_value()) {
     return absl::FailedPreconditionError(
         "a prompt needs the model's tokenizer, and the model has none");
@@ -68,6 +70,7 @@ absl::StatusOr<std::vector<int32_t>> EncodePrompt(const ModelText& text, const s
   ChatRequest request;
   request.messages = jinja::Value(std::move(messages));
   request.add_generation_prompt = true;
+  request.now = now;
   LORICA_ASSIGN_OR_RETURN(const jinja::RenderResult rendered,
                           AsInputError(text.chat_template->Render(request)));
   // The template has put in what special tokens there are.

@@ -3,6 +3,7 @@
 #define LORICA_TRAIN_LOAD_TEXT_H_
 
 #include <cstdint>
+#include <ctime>
 #include <functional>
 #include <optional>
 #include <string>
@@ -37,6 +38,7 @@ struct DataOptions {
   std::string overlong = "truncate";
   int64_t max_length = 0;
   int64_t vocab_size = 0;
+  std::optional<std::tm> now;  // as in TokenizeOptions
   bool require_trained = true;
   // As in DatasetOptions.
   bool deduplicate = false;
@@ -60,9 +62,11 @@ absl::StatusOr<Dataset> LoadDataset(const std::vector<std::string>& files, const
                                     const DataOptions& options);
 
 // The ids of one user message as a model with a template expects it, ready for its answer; without
-// a template those of the plain text. FailedPrecondition without a tokenizer.
+// a template those of the plain text. `now` as in ChatRequest. FailedPrecondition without a
+// tokenizer.
 absl::StatusOr<std::vector<int32_t>> EncodePrompt(const ModelText& text, const std::string& prompt,
-                                                  const std::string& system);
+                                                  const std::string& system,
+                                                  const std::optional<std::tm>& now = std::nullopt);
 
 }  // namespace lorica
 

@@ -197,19 +197,25 @@ absl::StatusOr<std::vector<std::string>> WeightFiles(const std::string& folder, 
 }
 
 absl::Status WriteIndex(const std::string& source, const WrittenWeights& written, bool scaled,
-                        const std::string& head_file, DirectoryCommit& folder) {
+                        const std::string& head_name, const std::string& head_file,
+                        DirectoryCommit& folder) {
   LORICA_ASSIGN_OR_RETURN(Json index, ReadJsonFile(JoinPath(source, kIndexName)));
   Json& map = index["weight_map"];
   for (auto entry = map.begin(); scaled && entry != map.end();) {
     entry = absl::EndsWith(entry.key(), kBlockScaleEnding) ? map.erase(entry) : std::next(entry);
   }
-  if (!head_file.empty()) index["weight_map"][kHeadName] = head_file;
+  if (!head_file.empty()) index["weight_map"][head_name] = head_file;
   index["metadata"]["total_size"] = written.bytes;
   return folder.WriteFile(kIndexName, absl::string_view(index.dump(2) + "\n"));
 }
 
 bool HasScales(const ChangedModel& changed) {
   return changed.model->config().quantization.kind == Quantization::kFp8Blocks;
+}
+
+// What the files call a head that they don't have yet.
+std::string HeadName(const ChangedModel& changed) {
+  return absl::StrCat(changed.model->config().text_part ? "language_model." : "", kHeadName);
 }
 
 // Says in config.json what the weights say now; an unchanged one is copied as it is.
@@ -222,7 +228,10 @@ absl::Status WriteConfig(const std::string& source, const ChangedModel& changed,
     return folder.WriteFile("config.json", absl::string_view(text));
   }
   LORICA_ASSIGN_OR_RETURN(OrderedJson config, ReadOrderedJsonFile(path));
-  if (untied) config["tie_word_embeddings"] = false;
+  if (untied) {
+    config["tie_word_embeddings"] = false;
+    if (changed.model->config().text_part) config["text_config"]["tie_word_embeddings"] = false;
+  }
   if (scaled) config.erase("quantization_config");
   if (changed.type.has_value()) {
     const bool old_spelling = config.contains("torch_dtype");
@@ -283,14 +292,14 @@ absl::StatusOr<WrittenWeights> WriteChangedFolder(const ChangedModel& changed,
         return absl::UnimplementedError(absl::StrCat(file.where(), ": tensor ", Quoted(entry.name),
                                                      ": writing 4-bit experts isn't supported"));
       }
-      head_written = head_written || entry.name == kHeadName;
+      head_written = head_written || path == kHeadName;
       pieces.push_back(std::move(piece));
     }
     const bool last = name == weight_files.back();
     if (last && !head_written && changed.changed.count(kHeadName) > 0) {
       const Parameter* head = parameters.at(kHeadName);
       Piece piece{.parameter = head};
-      piece.spec = {kHeadName,
+      piece.spec = {HeadName(changed),
                     pieces.empty() ? StoredType::kF32 : pieces.front().spec.type,
                     {head->shape().begin(), head->shape().end()}};
       pieces.push_back(std::move(piece));
@@ -307,7 +316,8 @@ absl::StatusOr<WrittenWeights> WriteChangedFolder(const ChangedModel& changed,
         std::find(weight_files.begin(), weight_files.end(), name) != weight_files.end();
     if (!info.is_regular || weights || name == "config.json") continue;
     if (name == kIndexName) {
-      LORICA_RETURN_IF_ERROR(WriteIndex(source, written, scaled, head_file, folder));
+      LORICA_RETURN_IF_ERROR(
+          WriteIndex(source, written, scaled, HeadName(changed), head_file, folder));
     } else if (IsOtherWeights(name) || absl::EndsWith(name, ".safetensors")) {
       written.left_behind.push_back(name);
     } else {

@@ -80,13 +80,15 @@ absl::StatusOr<SftResult> SftRun::Run() {
   const auto say = [this](const std::string& text) { Say(text); };
   LORICA_ASSIGN_OR_RETURN(const StartingPoint start, FindStart(files_, *folder_, options_, say));
 
-  LORICA_ASSIGN_OR_RETURN(SftSetup setup, SetUp(options_, /*with_weights=*/true, callbacks_));
+  LORICA_ASSIGN_OR_RETURN(SftSetup setup,
+                          SetUp(options_, /*with_weights=*/true, callbacks_, start.state.now));
   setup_.emplace(std::move(setup));
   trainer_.emplace(*setup_->model, setup_->Parameters(), *setup_->train, setup_->trainer_options);
   result_path_ = IsFullTraining(options_) ? folder_->model() : folder_->adapter();
   LORICA_RETURN_IF_ERROR(trainer_->CheckSteps());
   state_.run = IdentityOf(*setup_);
   state_.run_id = MakeNonce();
+  state_.now = setup_->now;
   state_.evaluations = start.state.evaluations;
   if (start.checkpoint.has_value()) {
     LORICA_RETURN_IF_ERROR(CheckSameRun(start.checkpoint->path(), start.state.run, state_.run));
@@ -133,8 +135,10 @@ absl::StatusOr<SftResult> SftRun::Run() {
 
 absl::Status SftRun::LoadCheckpoint(const StartingPoint& start) {
   const RunIdentity run = std::move(state_.run);
+  const std::optional<std::tm> now = state_.now;
   state_ = start.state;
   state_.run = run;
+  state_.now = now;
   if (options_.fresh_optimizer) Say("the optimizer's moments start anew");
   LORICA_RETURN_IF_ERROR(
       AsInputError(LoadTraining(*start.checkpoint, state_, options_.fresh_optimizer,
@@ -276,6 +280,7 @@ absl::Status SftRun::WriteResult() {
       return SavePeftAdapter(files_, result_path_, setup_->adapters,
                              {.base_model = options_.model,
                               .init = *ParseLoraInit(options_.lora_init),
+                              .text_part = setup_->model->config().text_part,
                               .layout = *ParseAdapterLayout(options_.adapter_format),
                               .form = BaseFactsOf(setup_->model->config()).form});
     });
@@ -314,7 +319,7 @@ absl::StatusOr<std::vector<std::string>> SftRun::Answer() {
   std::vector<std::vector<int32_t>> prompts;
   for (const std::string& prompt : options_.sample) {
     LORICA_ASSIGN_OR_RETURN(std::vector<int32_t> ids,
-                            EncodePrompt(*setup_->text, prompt, options_.system));
+                            EncodePrompt(*setup_->text, prompt, options_.system, setup_->now));
     prompts.push_back(std::move(ids));
   }
   GenerateOptions generate;

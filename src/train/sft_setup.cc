@@ -169,6 +169,7 @@ absl::Status LoadData(SftSetup& setup, bool with_weights, const SftCallbacks& ca
                       .overlong = options.overlong,
                       .max_length = options.max_length,
                       .vocab_size = setup.model->config().vocab_size,
+                      .now = setup.now,
                       .deduplicate = options.deduplicate,
                       .memory_bytes = options.data_memory * 1'000'000,
                       .spool_folder = with_weights ? options.output : "",
@@ -214,9 +215,12 @@ ParameterGroup SftSetup::Parameters() {
 }
 
 absl::StatusOr<SftSetup> SetUp(const SftOptions& options, bool with_weights,
-                               const SftCallbacks& callbacks) {
+                               const SftCallbacks& callbacks, const std::optional<std::tm>& now) {
   SftSetup setup;
   setup.options = options;
+  const std::time_t seconds = std::time(nullptr);
+  localtime_r(&seconds, &setup.now);
+  if (now.has_value()) setup.now = *now;
   const int threads = options.threads > 0
                           ? static_cast<int>(std::min<int64_t>(options.threads, 1024))
                           : AvailableCores();

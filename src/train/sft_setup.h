@@ -3,6 +3,7 @@
 #ifndef LORICA_TRAIN_SFT_SETUP_H_
 #define LORICA_TRAIN_SFT_SETUP_H_
 
+#include <ctime>
 #include <memory>
 #include <optional>
 #include <string>
@@ -32,6 +33,7 @@ struct SftSetup {
   std::unique_ptr<CausalLm> model;
   std::string fingerprint;                // of the base model
   std::unique_ptr<const ModelText> text;  // where it is: data sets point to it
+  std::tm now = {};                       // what chat templates take for the time
   std::optional<Dataset> train;
   std::optional<Dataset> eval;
   std::vector<DataFile> train_files;
@@ -47,9 +49,11 @@ struct SftSetup {
 };
 
 // `with_weights` is false for a plan: then the model is declared only, and no folder is touched.
-// Of the callbacks on_message, on_reading and cancelled are called.
+// Of the callbacks on_message, on_reading and cancelled are called. `now` is what chat templates
+// take for the time; absent: the local time.
 absl::StatusOr<SftSetup> SetUp(const SftOptions& options, bool with_weights,
-                               const SftCallbacks& callbacks);
+                               const SftCallbacks& callbacks,
+                               const std::optional<std::tm>& now = std::nullopt);
 
 // Options of experts are an error where the model has none, rather than without effect.
 absl::Status CheckExpertOptions(const SftOptions& options, const ModelConfig& model);

@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "lorica/io/crc32c.h"
 #include "lorica/peft/peft_files.h"
 #include "lorica/tensor/status.h"
 #include "lorica/train/exit_status.h"
@@ -84,11 +85,23 @@ absl::Status LoadInitialAdapter(SftSetup& setup) {
       AsInputError(LoadPeftAdapter(options.init_adapter, *setup.model, *setup.backend,
                                    ComputeTypeOf(options), static_cast<uint64_t>(options.seed))));
   LORICA_RETURN_IF_ERROR(CheckAgainstAdapter(setup));
-  if (!setup.adapters.replaced().empty()) {
-    return absl::UnimplementedError(absl::StrCat(
-        "--init-adapter: ", options.init_adapter, " brings the weights of ",
-        setup.adapters.replaced()[0].path,
-        " in full (modules_to_save), and training on from such an adapter isn't supported"));
+  for (const ReplacedWeight& weight : setup.adapters.replaced()) {
+    if (weight.is_own) continue;
+    if (setup.model->config().moe.experts > 0) {
+      return absl::UnimplementedError(absl::StrCat("--init-adapter: ", options.init_adapter,
+                                                   " brings the weights of ", weight.path,
+                                                   " in full (modules_to_save), and training on "
+                                                   "from such an adapter of a model with experts "
+                                                   "isn't supported"));
+    }
+    setup.notes.push_back(absl::StrCat(weight.path,
+                                       " has the weights that the adapter brings in full "
+                                       "(modules_to_save); they stay as they are and are "
+                                       "written with the result"));
+    // They are base weights of this run: it goes on with the same ones only.
+    const Tensor& values = weight.values;
+    absl::StrAppend(&setup.fingerprint, " + ", weight.path, " ",
+                    Crc32c({values.data<uint8_t>(), values.bytes()}));
   }
   if (!setup.adapters.routers().empty() && !SavesRouters(options)) {
     return absl::InvalidArgumentError(

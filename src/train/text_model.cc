@@ -158,7 +158,7 @@ absl::StatusOr<std::vector<int32_t>> TextModel::Encode(const Prompt& prompt) con
           "the model has no chat template; give one, or a plain prompt");
     }
     ChatRequest request;
-    request.messages = prompt.messages;
+    request.messages = text.chat_template->Readable(prompt.messages, prompt.tools);
     request.tools = prompt.tools;
     request.add_generation_prompt = true;
     LORICA_ASSIGN_OR_RETURN(const jinja::RenderResult rendered,

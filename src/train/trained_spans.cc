@@ -65,7 +65,8 @@ absl::StatusOr<std::vector<TokenizedRecord>> RecordTokenizer::TokenizeMessages(
     return absl::FailedPreconditionError(
         "the record holds messages, but the model has no chat template; give one");
   }
-  const Value messages = WithSystem(record.messages, options_.system);
+  const Value messages =
+      WithSystem(chat_template_->Readable(record.messages, record.tools), options_.system);
   const bool added = messages.as_list().size() != record.messages.as_list().size();
   LORICA_ASSIGN_OR_RETURN(std::vector<RenderedConversation> conversations,
                           RenderConversation(*chat_template_, messages, record.tools,

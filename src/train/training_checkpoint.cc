@@ -1,6 +1,7 @@
 #include "lorica/train/training_checkpoint.h"
 
 #include <algorithm>
+#include <ctime>
 #include <map>
 #include <set>
 
@@ -76,6 +77,21 @@ absl::StatusOr<FileFingerprint> GetFile(const CheckpointReader& reader, const st
   LORICA_ASSIGN_OR_RETURN(const int64_t crc, reader.GetInt(prefix + ".crc32c"));
   file.crc32c = static_cast<uint32_t>(crc);
   return file;
+}
+
+constexpr char kTimeKey[] = "template_time";
+constexpr char kTimeFormat[] = "%Y-%m-%dT%H:%M:%S";
+
+absl::StatusOr<std::tm> GetTime(const CheckpointReader& reader) {
+  LORICA_ASSIGN_OR_RETURN(const std::string text, reader.GetString(kTimeKey));
+  std::tm time = {};
+  const char* end = strptime(text.c_str(), kTimeFormat, &time);
+  if (end == nullptr || *end != '\0') {
+    return absl::DataLossError(absl::StrCat(reader.path(), ": ", kTimeKey,
+                                            ": expected a time such as 2024-05-31T23:59:00, found ",
+                                            Quoted(text)));
+  }
+  return time;
 }
 
 std::string Text(const FileFingerprint& file) {
@@ -180,6 +196,12 @@ absl::StatusOr<std::string> SaveTraining(FileSystem& files, const std::string& f
   scalars["stopped_early"] = int64_t{state.stopped_early};
   scalars["evaluation_pending"] = int64_t{state.evaluation_pending};
   scalars["chat_template"] = state.run.chat_template;
+  if (state.now.has_value()) {
+    char text[32];
+    if (std::strftime(text, sizeof text, kTimeFormat, &*state.now) > 0) {
+      scalars[kTimeKey] = std::string(text);
+    }
+  }
   for (const auto& [name, value] : state.run.options) scalars[kOptionPrefix + name] = value;
   for (size_t i = 0; i < state.loads.size(); ++i) {
     scalars[absl::StrCat(kLoadPrefix, i)] =
@@ -232,6 +254,9 @@ absl::StatusOr<TrainingState> ReadTrainingState(const CheckpointReader& reader) 
   state.evaluation_pending = pending != 0;
   LORICA_ASSIGN_OR_RETURN(state.run.chat_template, reader.GetString("chat_template"));
   LORICA_ASSIGN_OR_RETURN(state.loads, GetLoads(reader));
+  if (reader.manifest().scalars.count(kTimeKey) > 0) {
+    LORICA_ASSIGN_OR_RETURN(state.now, GetTime(reader));
+  }
   LORICA_ASSIGN_OR_RETURN(const int64_t files, reader.GetInt("data_files"));
   if (files < 0 || files > static_cast<int64_t>(reader.manifest().scalars.size())) {
     return absl::DataLossError(

@@ -8,6 +8,8 @@
 #define LORICA_TRAIN_TRAINING_CHECKPOINT_H_
 
 #include <cstdint>
+#include <ctime>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -48,7 +50,10 @@ absl::Status CheckSameRun(const std::string& where, const RunIdentity& saved,
 
 struct TrainingState {
   RunIdentity run;
-  std::string run_id;    // drawn when the run began
+  std::string run_id;  // drawn when the run began
+  // What chat templates that show the time took for it, from the run's beginning to its end; absent
+  // in checkpoints that don't say it.
+  std::optional<std::tm> now;
   int64_t step = 0;      // made
   int64_t position = 0;  // records seen, over all epochs
   int64_t clock = 0;     // of the optimizer

@@ -80,13 +80,6 @@ std::vector<BadInput> BadPlaces() {
        [](const std::string& folder) {
          CopyFolderOrDie(GoldenModel("llama_gqa/adapter"), folder + "/a");
        }},
-      {"init_adapter_with_saved_modules",
-       {"sft", "--model", "{G}/model", "--data", "{T}", "--output", "out", "--init-adapter", "a"},
-       3,
-       "modules_to_save",
-       [](const std::string& folder) {
-         CopyFolderOrDie(GoldenModel("../peft_variants/save_both"), folder + "/a");
-       }},
       Adapter("adapter_weights_absent", "adapter_model.safetensors",
               [](const std::string& adapter) {
                 std::remove((adapter + "/adapter_model.safetensors").c_str());

@@ -495,6 +495,34 @@ case("content parts", "{% for m in messages %}{% if m.content is string %}{{ m.c
 case("roles mapped by dict", "{% set names = {'user': 'Human', 'assistant': 'AI'} %}{% for m in messages %}{{ names.get(m.role, m.role|title) }}: {{ m.content }}{{ '\n' if not loop.last }}{% endfor %}", messages=CHAT)
 
 # ---- errors
+expressions(
+    "layout",
+    "'aaa bbb ccc dddddddddddd e' | wordwrap(7)",
+    "'aaa bbb ccc dddddddddddd e' | wordwrap(7, false)",
+    "'well-known co-op a-b 3-4 x--y' | wordwrap(6)",
+    "'well-known a--b' | wordwrap(6, break_on_hyphens=false)",
+    "'one two\\n\\nthree  four' | wordwrap(5, wrapstring='|')",
+    "'  space before\\tand after  ' | wordwrap(6), '' | wordwrap(1)",
+    "'żółty dom' | wordwrap(4)",
+    "'see http://example.com/a?b=c. or www.x.org, (mail a@b.co) <https://y.org/p>' | urlize",
+    "'http://example.com/aaaaaaaaaaaaaaaaaaaaaa' | urlize(20, true)",
+    "'www.a.com/(b)) (info.net) tel:5 x.y mailto:q@r.de' | urlize(target='_blank', rel='me')",
+    "'a:b ftp://c' | urlize(extra_schemes=['ftp:'])",
+    "[1, 'a', none, 2.0, [1], {'k': 'v'}, {}, (), ('x',)] | pprint",
+    "{'b': 1, 'a': [2, 1], 3: none} | pprint",
+    "{'some long key': 'value ' * 5, 'b': ['item'] * 12, 'c': {'n': {'m': [1, 2, 3] * 9}}} | pprint",
+    "['word ' * 20, 'é' * 90] | pprint",
+    "('a b ' * 40) | pprint, 'x' | pprint",
+    "['line one is long ' * 4 ~ '\\n' ~ 'two ' * 10] | pprint",
+)
+expressions(
+    "numbers and fields",
+    "42 | round(-1), 45 | round(-1), 55 | round(-1), -45 | round(-1), 7 | round(-3), 5 | round(-20)",
+    "'{:_} {:_b} {:#_x} {:,}'.format(1234567, 255, 65535, 1234567)",
+    "'{0.a} {1[b]}'.format({'a': 1}, {'b': 2})",
+    "'İŉﬁß'.casefold()",
+)
+
 ERRORS = {
     "undefined attribute": "{{ x.y }}",
     "undefined in addition": "{{ 'a' + x }}",
@@ -588,6 +616,12 @@ ERRORS = {
     "syntax stray end": "{% endif %}",
     "syntax dot": "{{ x. }}",
     "syntax comparison": "{{ 1 = 1 }}",
+    "syntax double parameter": "{% macro f(a, a) %}{% endmacro %}",
+    "syntax double block": "{% block a %}{% endblock %}{% block a %}{% endblock %}",
+    "fields counted and numbered": "{{ '{} {0}'.format(1) }}",
+    "grouped hexadecimal": "{{ '{:,x}'.format(5) }}",
+    "wrapping to nothing": "{{ 'a' | wordwrap(0) }}",
+    "scheme of no kind": "{{ 'a' | urlize(extra_schemes=['f tp:']) }}",
 }
 for name, source in ERRORS.items():
     case(name, source)

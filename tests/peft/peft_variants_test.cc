@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "lorica/autograd/autograd.h"
+#include "lorica/io/safetensors.h"
 #include "lorica/io/tensor_source.h"
 #include "lorica/nn/model_loader.h"
 #include "lorica/peft/layouts/adapter_layout.h"
@@ -104,6 +105,23 @@ TEST_P(PeftVariantsTest, LogitsAreThoseOfPeftAndGoAwayAgain) {
   EXPECT_EQ(Logits(), base);
 }
 
+TEST_P(PeftVariantsTest, WrittenAgainItIsTheSame) {
+  ASSERT_NO_FATAL_FAILURE(Load(GetParam()));
+  const std::string copy = ::testing::TempDir() + "/written_" + GetParam();
+  std::filesystem::remove_all(copy);
+  {
+    auto set = LoadPeftAdapter(folder_, *model_, *backend_, DType::kF64);
+    ASSERT_TRUE(set.ok()) << set.status();
+    const absl::Status saved = SavePeftAdapter(PosixFiles(), copy, *set);
+    ASSERT_TRUE(saved.ok()) << saved;
+    set->Detach();
+  }
+  auto set = LoadPeftAdapter(copy, *model_, *backend_, DType::kF64);
+  std::filesystem::remove_all(copy);
+  ASSERT_TRUE(set.ok()) << set.status();
+  ExpectNear(Logits(), Wanted());
+}
+
 // Any layout attaches to a model that is here.
 class AdaptersAsGgufTest : public PeftVariantsTest {};
 
@@ -157,6 +175,40 @@ TEST_F(SavedModulesTest, WhatTheFileLacksOrTheModelHasNotIsRefused) {
   // Not named: then it can only be a copy of the model's own, which it isn't.
   EXPECT_THAT(ErrorWith("modules_to_save", nullptr), HasSubstr("the model's own weights"));
   EXPECT_TRUE(model_->lm_head().tied());
+}
+
+// A copy of an adapter with experts without the tensors of one module.
+absl::Status LoadWithout(const std::string& module) {
+  const std::string source = kGolden + "models/qwen3_moe/adapter";
+  const std::string copy = ::testing::TempDir() + "/lorica_without";
+  std::filesystem::remove_all(copy);
+  std::filesystem::create_directories(copy);
+  std::filesystem::copy(source + "/adapter_config.json", copy);
+  const auto file = SafetensorsFile::Open(source + "/adapter_model.safetensors");
+  EXPECT_TRUE(file.ok()) << file.status();
+  std::vector<SafetensorsTensor> kept;
+  for (const SafetensorsEntry& entry : file->entries()) {
+    if (entry.name.find(module) != std::string::npos) continue;
+    kept.push_back({entry.name, entry.type, entry.shape, file->Bytes(entry)});
+  }
+  EXPECT_TRUE(WriteSafetensors(PosixFiles(), copy + "/adapter_model.safetensors", kept, {}).ok());
+  ThreadPool pool(1);
+  const auto backend = MakeCpuBackend(pool);
+  auto loaded = LoadModel(kGolden + "models/qwen3_moe/model", *backend, DType::kF32);
+  EXPECT_TRUE(loaded.ok()) << loaded.status();
+  const auto set = LoadPeftAdapter(copy, *loaded->model, *backend, DType::kF32);
+  std::filesystem::remove_all(copy);
+  if (set.ok()) set->Detach();
+  return set.status();
+}
+
+TEST(AdaptersWithExpertsTest, AModuleThatIsNamedAndAbsentIsAnError) {
+  EXPECT_TRUE(LoadWithout("no such module").ok());
+  EXPECT_THAT(std::string(LoadWithout("layers.1.self_attn.q_proj").message()),
+              HasSubstr("has no factors for \"model.layers.1.self_attn.q_proj\", which "
+                        "adapter_config.json names"));
+  EXPECT_THAT(std::string(LoadWithout("layers.1.mlp.up_proj").message()),
+              HasSubstr("\"model.layers.1.mlp.up_proj\""));
 }
 
 }  // namespace

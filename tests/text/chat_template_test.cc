@@ -183,9 +183,40 @@ TEST(ChatMessagesTest, NormalFormOfAMessage) {
   ASSERT_TRUE(normal.ok()) << normal.status();
   EXPECT_EQ(
       *jinja::ToJson(*normal),
+      R"([{"role": "user", "content": [{"type": "text", "text": "a"}, {"type": "text", "value": )"
+      R"("b"}, "c"]}, {"role": "user", "content": [{"type": "image"}, )"
+      R"({"type": "text", "text": "a"}]}, {"thinking": "why", "role": "assistant", "reasoning": )"
+      R"("why", "name": "n", "reasoning_content": "why"}])");
+  EXPECT_EQ(
+      *jinja::ToJson(WithTextContent(*normal)),
       R"([{"role": "user", "content": "abc"}, {"role": "user", "content": [{"type": "image"}, )"
       R"({"type": "text", "text": "a"}]}, {"thinking": "why", "role": "assistant", "reasoning": )"
       R"("why", "name": "n", "reasoning_content": "why"}])");
+}
+
+// A template that reads parts may put each in a place of its own; one that doesn't would write the
+// list as Python prints it.
+TEST(ChatMessagesTest, PartsStayForTemplatesThatReadThem) {
+  const char* reads =
+      "{% for m in messages %}{% if m.content is string %}{{ m.content }}{% else %}"
+      "{% for p in m.content %}[{{ p.text | trim }}]{% endfor %}{% endif %}{% endfor %}";
+  const char* user_only =
+      "{% for m in messages %}{% if m.role == 'user' %}{% for p in m.content %}{{ p.text }}"
+      "{% endfor %}{% else %}{{ m.content }}{% endif %}{% endfor %}";
+  const char* plain = "{% for m in messages %}{{ m.role }}: {{ m.content }}{% endfor %}";
+  const Value messages = Json(R"([{"role": "user", "content": [{"type": "text", "text": " a "},
+                                                               {"type": "text", "text": "b"}]}])");
+  const auto render = [&](const char* source) {
+    const auto chat_template = ChatTemplate::FromSource(source, "t", {});
+    EXPECT_TRUE(chat_template.ok()) << chat_template.status();
+    ChatRequest request;
+    request.messages = chat_template->Readable(messages, nullptr);
+    const auto rendered = chat_template->Render(request);
+    return rendered.ok() ? rendered->text : std::string(rendered.status().message());
+  };
+  EXPECT_EQ(render(reads), "[a][b]");
+  EXPECT_EQ(render(plain), "user:  a b");
+  EXPECT_EQ(render(user_only), "");  // not for every speaker: it gets strings
 }
 
 TEST(ChatMessagesTest, ErrorsNameTheMessage) {

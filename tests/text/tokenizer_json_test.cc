@@ -62,18 +62,14 @@ TEST(TokenizerJsonTest, TokenizerConfigNamesTheEnds) {
   EXPECT_EQ(tokenizer->bos_id(), 5);
   EXPECT_EQ(tokenizer->eos_id(), 2);
   EXPECT_EQ(tokenizer->pad_id(), std::nullopt);
-  EXPECT_TRUE(tokenizer->add_bos());
-  EXPECT_TRUE(tokenizer->add_eos());
   EXPECT_TRUE(tokenizer->IsSpecial(2));
-  EXPECT_EQ(*tokenizer->Encode("b"), (std::vector<int32_t>{5, 1, 2}));
-  EXPECT_EQ(*tokenizer->Encode("b", {.add_special_tokens = false}), std::vector<int32_t>{1});
-  const auto encoding = tokenizer->EncodeWithSpans("b");
-  ASSERT_OK(encoding);
-  EXPECT_EQ(encoding->spans, (std::vector<TokenSpan>{{0, 0}, {0, 1}, {1, 1}}));
+  EXPECT_EQ(*tokenizer->Encode("b"), std::vector<int32_t>{1});
 }
 
-TEST(TokenizerJsonTest, ConfigTurnsOffTheBosOfAPostProcessor) {
+// As in transformers 5: add_bos_token beside a tokenizer.json changes nothing.
+TEST(TokenizerJsonTest, ThePostProcessorAloneDecidesAboutBos) {
   json document = SmallDocument();
+  EXPECT_FALSE(Parse(document, R"({"bos_token": "<s>", "add_bos_token": true})")->add_bos());
   document["post_processor"] = json::parse(
       R"({"type": "TemplateProcessing", "single": [{"SpecialToken": {"id": "<s>", "type_id": 0}},
           {"Sequence": {"id": "A", "type_id": 0}}], "pair": [],
@@ -84,7 +80,11 @@ TEST(TokenizerJsonTest, ConfigTurnsOffTheBosOfAPostProcessor) {
   EXPECT_EQ(*Parse(document, R"({"bos_token": "<s>", "add_bos_token": true})")->Encode("a"),
             (std::vector<int32_t>{5, 0}));
   EXPECT_EQ(*Parse(document, R"({"bos_token": "<s>", "add_bos_token": false})")->Encode("a"),
-            std::vector<int32_t>{0});
+            (std::vector<int32_t>{5, 0}));
+  EXPECT_EQ(*Parse(document)->Encode("a", {.add_special_tokens = false}), std::vector<int32_t>{0});
+  const auto encoding = Parse(document)->EncodeWithSpans("a");
+  ASSERT_OK(encoding);
+  EXPECT_EQ(encoding->spans, (std::vector<TokenSpan>{{0, 0}, {0, 1}}));
 }
 
 TEST(TokenizerJsonTest, ConfigAddsTokens) {
@@ -255,8 +255,6 @@ TEST(TokenizerJsonTest, RefusesBadConfigurations) {
            {"[]", "object"},
            {"{", "JSON"},
            {R"({"eos_token": "<none>"})", "eos_token \"<none>\""},
-           {R"({"add_bos_token": true})", "BOS"},
-           {R"({"add_eos_token": true})", "EOS"},
            {R"({"add_bos_token": 1})", "add_bos_token"},
            {R"({"bos_token": 5})", "bos_token"},
            {R"({"split_special_tokens": true})", "split_special_tokens"},
@@ -304,7 +302,7 @@ TEST(LoadTokenizerTest, TakesFoldersAndFiles) {
   for (const std::string& path : {folder.path(), folder / "tokenizer.json"}) {
     const auto tokenizer = LoadTokenizer(path);
     ASSERT_OK(tokenizer);
-    EXPECT_EQ(*tokenizer->Encode("a"), (std::vector<int32_t>{5, 0}));
+    EXPECT_EQ(tokenizer->bos_id(), 5);
   }
   EXPECT_EQ(LoadTokenizerJson(folder / "tokenizer.json")->bos_id(), std::nullopt);
 

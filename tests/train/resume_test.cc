@@ -2,8 +2,10 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <chrono>
 #include <csignal>
 #include <filesystem>
+#include <thread>
 
 #include "absl/strings/str_cat.h"
 #include "gmock/gmock.h"
@@ -312,6 +314,48 @@ TEST_F(CrashTest, KillMinusNineAtAnyMoment) {
   }
   EXPECT_GT(kills, 3);
   ExpectSameRun(reference, options.output);
+}
+
+// A template that shows the time gives other tokens at another time; a run keeps the time at which
+// it began.
+TEST_F(ResumeTest, ATemplateThatShowsTheTimeGoesOnWithThatOfTheBeginning) {
+  const std::string model = folder_ / "model";
+  std::filesystem::copy(GoldenPath("llama_gqa/model"), model);
+  nlohmann::json vocabulary = {{"<u>", 0}};
+  for (const char c : std::string(" :abcdefghijklmnopqrstuvwxyz0123456789")) {
+    vocabulary[std::string(1, c)] = vocabulary.size();
+  }
+  const nlohmann::json tokenizer = {{"version", "1.0"},
+                                    {"added_tokens", nlohmann::json::array()},
+                                    {"model",
+                                     {{"type", "BPE"},
+                                      {"unk_token", "<u>"},
+                                      {"vocab", vocabulary},
+                                      {"merges", nlohmann::json::array()}}}};
+  WriteText(model + "/tokenizer.json", tokenizer.dump());
+  WriteText(model + "/chat_template.jinja",
+            "{{ strftime_now('%H:%M:%S') }}{% for m in messages %}{{ m.content }}{% endfor %}");
+  std::string records;
+  for (const char* text : {"one", "two", "three", "four"}) {
+    records += nlohmann::json{{"messages",
+                               {{{"role", "user"}, {"content", text}},
+                                {{"role", "assistant"}, {"content", "yes"}}}}}
+                   .dump() +
+               "\n";
+  }
+  WriteText(folder_ / "chat.jsonl", records);
+  SftOptions options = Options("timed");
+  options.model = model;
+  options.data = {folder_ / "chat.jsonl"};
+  options.eval_data.clear();
+  options.eval_every.reset();
+  options.batch_size = 2;
+  const absl::Status status = InterruptAfter(options, 1);
+  ASSERT_EQ(ExitStatus(status), kExitInterrupted) << status;
+  std::this_thread::sleep_for(std::chrono::milliseconds(1100));
+  const absl::StatusOr<SftResult> result = RunSft(options);
+  ASSERT_TRUE(result.ok()) << result.status();
+  EXPECT_EQ(result->steps, 4);
 }
 
 }  // namespace

@@ -9,6 +9,7 @@
 namespace lorica {
 namespace {
 
+using ::testing::Contains;
 using ::testing::HasSubstr;
 
 class SftTest : public SftFixture {
@@ -156,6 +157,42 @@ TEST_F(SftTest, InitAdapterContinuesItsWeights) {
   options.target.clear();
   options.lora_scaling = "rslora";
   EXPECT_THAT(Refused(options, kExitUsage), HasSubstr("--lora-scaling contradicts"));
+}
+
+// Weights that the adapter brings in full count in the base, stay as they are and go along.
+TEST_F(SftTest, InitAdapterKeepsTheModulesThatItBrings) {
+  SftOptions options = Options("run");
+  options.init_adapter = GoldenPath("../peft_variants/save_both");
+  options.lora_rank.reset();
+  options.max_steps = 2;
+  std::optional<SftPlan> plan;
+  SftCallbacks callbacks;
+  callbacks.on_plan = [&](const SftPlan& p) { plan = p; };
+  MustRun(options, callbacks);
+  ASSERT_TRUE(plan.has_value());
+  EXPECT_THAT(plan->notes, Contains(HasSubstr("modules_to_save")));
+  const auto before = GoldenTensors("../peft_variants/save_both/adapter_model.safetensors");
+  const auto after = GoldenTensors(
+      "../../../" + std::filesystem::relative(options.output + "/adapter/adapter_model.safetensors",
+                                              LORICA_SOURCE_ROOT)
+                        .string());
+  ASSERT_EQ(after.size(), before.size());
+  int kept = 0, trained = 0;
+  for (const auto& [name, values] : before) {
+    const bool factor = name.find(".lora_") != std::string::npos;
+    (factor ? trained : kept) += after.at(name) != values ? factor : !factor;
+  }
+  EXPECT_EQ(kept, 2);
+  EXPECT_GT(trained, 0);
+  const auto config =
+      nlohmann::json::parse(ReadText(options.output + "/adapter/adapter_config.json"));
+  EXPECT_EQ(config["modules_to_save"], nlohmann::json({"model.embed_tokens", "lm_head"}));
+  // The result can be trained on in its turn.
+  SftOptions next = Options("next");
+  next.init_adapter = options.output + "/adapter";
+  next.lora_rank.reset();
+  next.max_steps = 1;
+  MustRun(next);
 }
 
 TEST_F(SftTest, RefusalsLeaveNothingBehind) {

@@ -36,7 +36,8 @@ inline std::string ByteLetter(int byte) {
 // "<|im_start|>" 259,
 // "<|im_end|>" 260 are special. `config` as tokenizer_config.json.
 inline Tokenizer ByteTokenizer(
-    const std::string& config = R"({"bos_token": "<s>", "eos_token": "<|im_end|>"})") {
+    const std::string& config = R"({"bos_token": "<s>", "eos_token": "<|im_end|>"})",
+    const jinja::Value& post_processor = nullptr) {
   jinja::Dict vocab;
   for (int byte = 0; byte < 256; ++byte) vocab.Set(ByteLetter(byte), byte);
   const std::string newline = ByteLetter('\n');
@@ -64,7 +65,7 @@ inline Tokenizer ByteTokenizer(
                                          {"added_tokens", added},
                                          {"normalizer", nullptr},
                                          {"pre_tokenizer", pre_tokenizer},
-                                         {"post_processor", nullptr},
+                                         {"post_processor", post_processor},
                                          {"decoder", pre_tokenizer},
                                          {"model", model}});
   auto tokenizer = ParseTokenizerJson(*jinja::ToJson(json), "test", config);

@@ -26,7 +26,7 @@ TEST(PromptFromJsonTest, MessagesAreBroughtIntoTheFormOfTrainingData) {
   ASSERT_TRUE(record.ok()) << record.status();
   EXPECT_EQ(*jinja::ToJson(prompt->messages), *jinja::ToJson(record->messages));
   EXPECT_EQ(*jinja::ToJson(prompt->tools), *jinja::ToJson(record->tools));
-  EXPECT_EQ(prompt->messages.as_list()[0].Get("content").as_string(), "ab");
+  EXPECT_TRUE(prompt->messages.as_list()[0].Get("content").is_list());  // templates may read it
   EXPECT_EQ(prompt->messages.as_list()[1].Get("reasoning_content").as_string(), "why");
   EXPECT_EQ(prompt->tools.as_list().size(), 1u);
 }

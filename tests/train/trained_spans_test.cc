@@ -220,8 +220,14 @@ TEST_F(TrainedSpansTest, TextEndsWithTheEndToken) {
 }
 
 TEST_F(TrainedSpansTest, BosIsAddedToTextButNotToTemplates) {
-  tokenizer_ = ByteTokenizer(
-      R"({"bos_token": "<s>", "eos_token": "</s>", "add_bos_token": true, "add_eos_token": true})");
+  const auto ends = jinja::ParseJson(R"({
+      "type": "TemplateProcessing", "pair": [],
+      "single": [{"SpecialToken": {"id": "<s>", "type_id": 0}}, {"Sequence": {"id": "A", "type_id": 0}},
+                 {"SpecialToken": {"id": "</s>", "type_id": 0}}],
+      "special_tokens": {"<s>": {"id": "<s>", "ids": [257], "tokens": ["<s>"]},
+                         "</s>": {"id": "</s>", "ids": [258], "tokens": ["</s>"]}}})");
+  ASSERT_TRUE(ends.ok()) << ends.status();
+  tokenizer_ = ByteTokenizer(R"({"bos_token": "<s>", "eos_token": "</s>"})", *ends);
   EXPECT_EQ(Mark(R"({"text": "ab"})", ChatMl()), "<s>[ab</s>]");
   EXPECT_EQ(Mark(R"({"prompt": "p", "completion": "c"})", ChatMl()), "<s>p[c</s>]");
   EXPECT_EQ(

@@ -119,6 +119,7 @@ absl::StatusOr<ReadAdapter> ReadPeftFolder(const std::string& folder, Backend& b
   adapter.base_model = config.peft.base_model;
   adapter.task_type = config.task_type;
   adapter.dropout = config.trained_dropout.value_or(config.peft.dropout);
+  adapter.init = config.init;
   adapter.left_behind = table.base_copies();
   LORICA_ASSIGN_OR_RETURN(adapter.saved, ReadSaved(table, config.peft, backend, options.dtype));
 

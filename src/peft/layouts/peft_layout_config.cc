@@ -38,6 +38,7 @@ absl::Status ReadRecord(const JsonObject& record, PeftLayoutConfig& config) {
   config.by_lorica = true;
   LORICA_ASSIGN_OR_RETURN(config.expert_kind, record.StringOr("experts", ""));
   LORICA_ASSIGN_OR_RETURN(config.orientation, record.StringOr("expert_orientation", ""));
+  LORICA_ASSIGN_OR_RETURN(config.init, record.StringOr("init", ""));
   if (record.Has("dropout")) {
     LORICA_ASSIGN_OR_RETURN(config.trained_dropout, record.Double("dropout"));
   }
@@ -117,6 +118,7 @@ std::string PeftConfigText::Format(const StoredAdapter& adapter) const {
   for (const auto& [pattern, value] : rank_pattern) ranks[pattern] = value;
   for (const auto& [pattern, value] : alpha_pattern) alphas[pattern] = Number(value);
   OrderedJson record = {{"layout", std::string(layout)}, {"dropout", adapter.dropout}};
+  if (!adapter.init.empty()) record["init"] = adapter.init;
   const absl::string_view kind = ExpertKindName(adapter);
   if (!kind.empty()) {
     record["experts"] = std::string(kind);

@@ -27,6 +27,7 @@ struct PeftLayoutConfig {
   std::optional<bool> interleaved;  // rows of gate_up_proj
   std::string orientation;
   std::optional<double> trained_dropout;
+  std::string init;
 
   // target_parameters names the parameter at `path`.
   bool NamesParameter(absl::string_view path) const;

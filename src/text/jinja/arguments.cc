@@ -50,8 +50,8 @@ bool Bound::Truth(size_t i, bool fallback) const {
 }
 
 FilterFunction FindFilter(absl::string_view name) {
-  for (const auto find :
-       {FindTextFilter, FindSequenceFilter, FindSelectionFilter, FindNumberFilter}) {
+  for (const auto find : {FindTextFilter, FindSequenceFilter, FindSelectionFilter, FindNumberFilter,
+                          FindLayoutFilter}) {
     if (const FilterFunction filter = find(name); filter != nullptr) return filter;
   }
   return nullptr;

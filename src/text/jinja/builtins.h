@@ -34,6 +34,7 @@ Value FindGlobal(absl::string_view name);
 
 // Parts of the tables, by file.
 FilterFunction FindTextFilter(absl::string_view name);
+FilterFunction FindLayoutFilter(absl::string_view name);
 FilterFunction FindNumberFilter(absl::string_view name);
 FilterFunction FindSequenceFilter(absl::string_view name);
 FilterFunction FindSelectionFilter(absl::string_view name);

@@ -142,6 +142,25 @@ double RoundTo(double value, int64_t digits) {
   return std::strtod(text.c_str(), nullptr);
 }
 
+// An integer to a multiple of 10^digits, halves to even.
+int64_t RoundToTens(int64_t value, int64_t digits) {
+  if (digits > 18) {  // 10^19 and up: the multiple is 0, or has more than 64 bits
+    if (digits == 19 && (value > 5'000'000'000'000'000'000 || value < -5'000'000'000'000'000'000)) {
+      Raise("the integer needs more than 64 bits");
+    }
+    return 0;
+  }
+  int64_t unit = 1;
+  for (int64_t i = 0; i < digits; ++i) unit *= 10;
+  int64_t quotient = value / unit;
+  const int64_t rest = value % unit < 0 ? -(value % unit) : value % unit;
+  if (rest > unit - rest || (rest == unit - rest && quotient % 2 != 0))
+    quotient += value < 0 ? -1 : 1;
+  int64_t result = 0;
+  if (__builtin_mul_overflow(quotient, unit, &result)) Raise("the integer needs more than 64 bits");
+  return result;
+}
+
 Value Round(Interpreter& interpreter, const Value& input, const CallArguments& arguments) {
   const Bound bound("round", arguments, {"precision", "method"});
   const std::string method = bound.Has(1) ? Str(bound[1], interpreter.budget()) : "common";
@@ -153,8 +172,8 @@ Value Round(Interpreter& interpreter, const Value& input, const CallArguments& a
   if (!input.is_number()) Raise("type ", TypeName(input), " doesn't define __round__ method");
   if (method == "common") {
     if (input.is_float()) return RoundTo(input.as_double(), precision);
-    if (precision >= 0) return input.as_int();
-    Raise("rounding an integer to a negative precision isn't supported");
+    return precision >= 0 ? input.as_int()
+                          : RoundToTens(input.as_int(), -std::max<int64_t>(precision, -20));
   }
   const double scale = std::pow(10.0, static_cast<double>(precision));
   const double scaled = input.as_double() * scale;

@@ -286,25 +286,8 @@ constexpr NamedFunction<FilterFunction> kFilters[] = {
     {"xmlattr", XmlAttributes},
 };
 
-constexpr const char* kUnsupported[] = {"pprint", "random", "urlize", "wordwrap"};
-
-template <size_t kIndex>
-Value Refuse(Interpreter&, const Value&, const CallArguments&) {
-  Raise("the filter '", kUnsupported[kIndex], "' isn't supported in chat templates");
-}
-
-constexpr NamedFunction<FilterFunction> kRefusals[] = {
-    {kUnsupported[0], Refuse<0>},
-    {kUnsupported[1], Refuse<1>},
-    {kUnsupported[2], Refuse<2>},
-    {kUnsupported[3], Refuse<3>},
-};
-
 }  // namespace
 
-FilterFunction FindTextFilter(absl::string_view name) {
-  const FilterFunction filter = FindIn(kFilters, name);
-  return filter != nullptr ? filter : FindIn(kRefusals, name);
-}
+FilterFunction FindTextFilter(absl::string_view name) { return FindIn(kFilters, name); }
 
 }  // namespace lorica::jinja

@@ -177,6 +177,7 @@ std::string FormatFields(absl::string_view format, const CallArguments& argument
   budget.Bytes(static_cast<int64_t>(format.size()));
   std::string out;
   size_t automatic = 0;
+  bool counts = false, names_positions = false;  // "{}" and "{0}" can't be mixed
   // The value that a field's name ("0", "name", "user.name", "items[0]", "") stands for.
   const auto resolve = [&](absl::string_view name) -> Value {
     const size_t first_end = std::min(name.find_first_of(".["), name.size());
@@ -184,6 +185,10 @@ std::string FormatFields(absl::string_view format, const CallArguments& argument
     Value value;
     uint32_t position = 0;
     if (first.empty() || absl::SimpleAtoi(first, &position)) {
+      (first.empty() ? counts : names_positions) = true;
+      if (counts && names_positions) {
+        Raise("cannot mix manual field specification and automatic field numbering");
+      }
       const size_t at = first.empty() ? automatic++ : position;
       if (at >= arguments.positional.size()) {
         Raise("Replacement index ", at, " out of range for positional args tuple");

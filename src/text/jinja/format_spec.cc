@@ -51,14 +51,21 @@ std::string Pad(std::string text, const FormatSpec& spec, char default_align, Bu
 
 namespace {
 
-std::string GroupThousands(const std::string& number) {
-  const size_t begin = !number.empty() && !std::isdigit(static_cast<unsigned char>(number[0]));
+// Groups of three digits; of four in the bases of `_` that are powers of two.
+std::string GroupDigits(const std::string& number, const FormatSpec& spec) {
+  const bool binary = IsOneOf(spec.type, "boxX");
+  const auto is_digit = [&](char c) {
+    return binary ? std::isxdigit(static_cast<unsigned char>(c)) != 0
+                  : std::isdigit(static_cast<unsigned char>(c)) != 0;
+  };
+  size_t begin = !number.empty() && !is_digit(number[0]);
+  if (binary && spec.alternate) begin += 2;
   size_t end = begin;
-  while (end < number.size() && std::isdigit(static_cast<unsigned char>(number[end]))) ++end;
+  while (end < number.size() && is_digit(number[end])) ++end;
   std::string out = number.substr(0, begin);
   for (size_t i = begin; i < end; ++i) {
     out += number[i];
-    if ((end - i) % 3 == 1 && i + 1 < end) out += ',';
+    if ((end - i) % (binary ? 4 : 3) == 1 && i + 1 < end) out += spec.grouped;
   }
   return out + number.substr(end);
 }
@@ -119,7 +126,7 @@ std::string NumberText(const Value& value, const FormatSpec& spec) {
   const bool as_float = value.is_float() || (spec.type != 0 && IsOneOf(spec.type, "eEfFgG%"));
   std::string text =
       as_float ? FloatText(value.as_double(), spec) : IntegerText(value.as_int(), spec);
-  return spec.grouped ? GroupThousands(text) : text;
+  return spec.grouped != 0 ? GroupDigits(text, spec) : text;
 }
 
 }  // namespace
@@ -163,9 +170,7 @@ std::string FormatWithSpec(const Value& value, absl::string_view text, Budget& b
   }
   spec.width = ReadNumber(text, &i);
   if (i < text.size() && (text[i] == ',' || text[i] == '_')) {
-    if (text[i] == '_') Raise("the format option '_' isn't supported");
-    spec.grouped = true;
-    ++i;
+    spec.grouped = text[i++];
   }
   if (i < text.size() && text[i] == '.') {
     ++i;
@@ -176,6 +181,9 @@ std::string FormatWithSpec(const Value& value, absl::string_view text, Budget& b
   }
   if (i < text.size()) spec.type = text[i++];
   if (i != text.size()) Raise("Invalid format specifier");
+  if (spec.grouped == ',' && IsOneOf(spec.type, "boxX")) {
+    Raise("Cannot specify ',' with '", std::string(1, spec.type), "'.");
+  }
   const auto refuse = [&] {
     Raise("Unknown format code '", std::string(1, spec.type), "' for object of type '",
           TypeName(value), "'");

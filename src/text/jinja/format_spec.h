@@ -19,7 +19,7 @@ struct FormatSpec {
   char align = 0;   // '<', '>', '^', '='; 0 = the type's own
   char sign = '-';  // '+', '-', ' '
   bool alternate = false;
-  bool grouped = false;
+  char grouped = 0;  // what stands between groups of digits: ',' or '_'
   int width = 0;
   int precision = -1;
   char type = 0;  // 0 = the value's own

@@ -282,11 +282,7 @@ Value IsIdentifier(Interpreter& in, const Value& self, const Arguments& argument
 
 Value FormatNamed(Interpreter& in, const Value& self, const CallArguments& arguments) {
   const FieldLookup lookup = [&in](const Value& value, absl::string_view name, bool is_attribute) {
-    if (is_attribute) {
-      // As the sandbox: attributes of Python objects, never items of a dict.
-      if (!value.is_object()) Raise("'", TypeName(value), "' object has no attribute '", name, "'");
-      return in.GetAttribute(value, name);
-    }
+    if (is_attribute) return in.GetAttribute(value, name);
     const bool is_index =
         !name.empty() && name.size() < 19 &&
         std::all_of(name.begin(), name.end(), [](char c) { return c >= '0' && c <= '9'; });

@@ -241,7 +241,13 @@ void Parser::ParseSignature(MacroSyntax* macro) {
   ExpectOperator("(");
   while (!AtOperator(")")) {
     if (!macro->parameters.empty()) ExpectOperator(",");
-    macro->parameters.push_back(Intern(ExpectAnyName()));
+    const Symbol name = Intern(ExpectAnyName());
+    if (std::find(macro->parameters.begin(), macro->parameters.end(), name) !=
+        macro->parameters.end()) {
+      Fail(absl::StrCat("duplicate argument '", program_->symbols[static_cast<size_t>(name)],
+                        "' of a macro"));
+    }
+    macro->parameters.push_back(name);
     if (SkipOperator("=")) {
       macro->defaults.push_back(ParseExpression());
     } else if (!macro->defaults.empty()) {
@@ -335,6 +341,7 @@ std::unique_ptr<Statement> Parser::ParseNamedBlock() {
   auto statement = Make(Kind::kBlock);
   ++position_;
   const std::string name = ExpectAnyName();
+  if (!blocks_.insert(name).second) Fail(absl::StrCat("block '", name, "' defined twice"));
   statement->scoped = SkipName("scoped");
   SkipName("required");
   const int outer_loops = std::exchange(loop_depth_, 0);

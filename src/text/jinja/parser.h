@@ -7,6 +7,7 @@
 #include <memory>
 #include <string>
 #include <unordered_map>
+#include <unordered_set>
 #include <vector>
 
 #include "absl/strings/string_view.h"
@@ -110,6 +111,7 @@ class Parser {
   size_t position_ = 0;
   std::shared_ptr<Template::Program> program_;
   std::unordered_map<std::string, Symbol> symbols_;
+  std::unordered_set<std::string> blocks_;  // names of {% block %}
   int nesting_ = 0;
   int loop_depth_ = 0;       // loops around the current tag, up to the nearest macro
   int condition_depth_ = 0;  // ifs around: only outside of them must filters and tests exist

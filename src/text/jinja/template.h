@@ -5,9 +5,9 @@
 // cycler, joiner, and json.dumps as `tojson`.
 // https://jinja.palletsprojects.com/en/stable/templates/ is the description of the language.
 //
-// Not there: extends, include, import (there is no loader), autoescape, and the filters random,
-// urlize, wordwrap and pprint; each is an error that names itself. Integers have 64 bits, overflow
-// is an error.
+// Not there: extends, include, import (there is no loader), autoescape, and the filter random; each
+// is an error that names itself. Integers have 64 bits, overflow is an error. Escaped text is text:
+// escaping it again does so.
 #ifndef LORICA_TEXT_JINJA_TEMPLATE_H_
 #define LORICA_TEXT_JINJA_TEMPLATE_H_
 

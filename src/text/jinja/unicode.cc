@@ -187,13 +187,12 @@ std::string ToLower(absl::string_view text) {
 
 std::string CaseFold(absl::string_view text) {
   return MapCharacters(text, [](size_t, size_t, uint32_t c, std::string* out) {
-    if (c == kSharpS || c == 0x1E9E) {
-      out->append("ss");
-    } else if (c == 0x3C2) {
-      AppendUtf8(0x3C3, out);
-    } else {
-      AppendUtf8(static_cast<uint32_t>(utf8proc_tolower(static_cast<utf8proc_int32_t>(c))), out);
-    }
+    utf8proc_int32_t folded[4];  // a character folds into three at most
+    int boundary = 0;
+    const utf8proc_ssize_t size = utf8proc_decompose_char(static_cast<utf8proc_int32_t>(c), folded,
+                                                          4, UTF8PROC_CASEFOLD, &boundary);
+    if (size < 1 || size > 4) return AppendUtf8(c, out);
+    for (utf8proc_ssize_t i = 0; i < size; ++i) AppendUtf8(static_cast<uint32_t>(folded[i]), out);
   });
 }
 

@@ -92,6 +92,14 @@ TEST_F(LayoutTest, SglangReadsGateAndUpTogether) {
   EXPECT_TRUE(CompareDeltas(read->adapter, adapter).ok());
 }
 
+TEST_F(LayoutTest, HowFactorsBeganIsKept) {
+  StoredAdapter adapter = Make({});
+  adapter.init = "gaussian";
+  const auto read = Read(Write(adapter, AdapterLayout::kPeft2d, "init"));
+  ASSERT_TRUE(read.ok()) << read.status();
+  EXPECT_EQ(read->adapter.init, "gaussian");
+}
+
 TEST_F(LayoutTest, TheKindOfExpertsSurvivesPeftLayouts) {
   for (const char* kind : {"fused", "split", "shared-outer"}) {
     const StoredAdapter adapter = Make({.kind = kind});
