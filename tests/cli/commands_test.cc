@@ -298,6 +298,8 @@ TEST_F(CommandsTest, PlanNamesWhatNoGradientReaches) {
   const nlohmann::json plan = Json({"plan", "--model", "sparse", "--target", "*_proj"});
   EXPECT_EQ(plan["left_out"], nlohmann::json({"model.layers.0.self_attn.indexer.weights_proj",
                                               "model.layers.2.self_attn.indexer.weights_proj"}));
+  EXPECT_EQ(plan["patterns"][0]["pattern"], "*_proj");
+  EXPECT_EQ(plan["patterns"][0]["paths"].size(), plan["modules"].size() + 2);
 }
 
 TEST_F(CommandsTest, ColoursOnlyWhereATerminalIs) {
