@@ -72,9 +72,18 @@ bool NamesParameters(const std::string& config, FileSystem& files) {
   return it != json->end() && it->is_array() && !it->empty();
 }
 
-// Every dense module that a PEFT folder's configuration names has factors. Where PEFT takes the
-// names of gate, up and down for those of the experts it leaves modules of these names beside them
-// alone.
+// Whether the configuration names stacked experts: as a parameter, or one by one where Lorica wrote
+// it. (Bare names of projections, from PEFT, may be of dense modules alone.)
+bool NamesExperts(const layouts::PeftLayoutConfig& config, const std::string& path) {
+  if (config.NamesParameter(path)) return true;
+  const std::string experts = path.substr(0, path.size() - LastName(path).size());
+  const absl::string_view projection =
+      Name(LastName(path) == Name(Projection::kDown) ? Projection::kDown : Projection::kGate);
+  return config.by_lorica && config.peft.Adapts(absl::StrCat(experts, "0.", projection));
+}
+
+// Every module that a PEFT folder's configuration names has factors. Where PEFT takes the names of
+// gate, up and down for those of the experts it leaves modules of these names beside them alone.
 absl::Status CheckNamedModules(const std::string& folder, Module& root, const AdapterSet& set,
                                FileSystem& files) {
   LORICA_ASSIGN_OR_RETURN(
@@ -84,14 +93,18 @@ absl::Status CheckNamedModules(const std::string& folder, Module& root, const Ad
     const bool is_adapted =
         std::any_of(set.modules().begin(), set.modules().end(),
                     [&](const AdaptedModule& module) { return module.host == candidate.host; });
-    if (is_adapted || candidate.host->kind() == AdapterHost::Kind::kGroupedLinear) continue;
+    if (is_adapted) continue;
+    const bool experts = candidate.host->kind() == AdapterHost::Kind::kGroupedLinear;
     const absl::string_view last = LastName(candidate.path);
     const bool has_expert_name = last == Name(Projection::kGate) || last == Name(Projection::kUp) ||
                                  last == Name(Projection::kDown);
-    const bool by_module = !config.peft.targets.all_linear() &&
+    const bool by_module = !experts && !config.peft.targets.all_linear() &&
                            (config.by_lorica || !has_expert_name) &&
                            config.peft.Adapts(candidate.path);
-    if (!by_module && !config.NamesParameter(absl::StrCat(candidate.path, ".weight"))) continue;
+    const bool by_parameter = experts
+                                  ? NamesExperts(config, candidate.path)
+                                  : config.NamesParameter(absl::StrCat(candidate.path, ".weight"));
+    if (!by_module && !by_parameter) continue;
     return absl::InvalidArgumentError(absl::StrCat(folder, ": has no factors for ",
                                                    Quoted(candidate.path),
                                                    ", which adapter_config.json names"));

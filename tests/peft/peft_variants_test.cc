@@ -207,8 +207,12 @@ TEST(AdaptersWithExpertsTest, AModuleThatIsNamedAndAbsentIsAnError) {
   EXPECT_THAT(std::string(LoadWithout("layers.1.self_attn.q_proj").message()),
               HasSubstr("has no factors for \"model.layers.1.self_attn.q_proj\", which "
                         "adapter_config.json names"));
-  EXPECT_THAT(std::string(LoadWithout("layers.1.mlp.up_proj").message()),
-              HasSubstr("\"model.layers.1.mlp.up_proj\""));
+  EXPECT_THAT(
+      std::string(LoadWithout("layers.1.mlp.up_proj").message()),
+      HasSubstr("has no factors for \"layers.1.mlp.up_proj.weight\", which target_parameters"));
+  EXPECT_THAT(std::string(LoadWithout("layers.0.mlp.experts").message()),
+              HasSubstr("has no factors for \"model.layers.0.mlp.experts.gate_up_proj\", which "
+                        "adapter_config.json names"));
 }
 
 }  // namespace
