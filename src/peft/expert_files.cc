@@ -72,18 +72,9 @@ bool NamesParameters(const std::string& config, FileSystem& files) {
   return it != json->end() && it->is_array() && !it->empty();
 }
 
-// Whether the configuration names stacked experts: as a parameter, or one by one where Lorica wrote
-// it. (Bare names of projections, from PEFT, may be of dense modules alone.)
-bool NamesExperts(const layouts::PeftLayoutConfig& config, const std::string& path) {
-  if (config.NamesParameter(path)) return true;
-  const std::string experts = path.substr(0, path.size() - LastName(path).size());
-  const absl::string_view projection =
-      Name(LastName(path) == Name(Projection::kDown) ? Projection::kDown : Projection::kGate);
-  return config.by_lorica && config.peft.Adapts(absl::StrCat(experts, "0.", projection));
-}
-
-// Every module that a PEFT folder's configuration names has factors. Where PEFT takes the names of
-// gate, up and down for those of the experts it leaves modules of these names beside them alone.
+// Every module that a PEFT folder's configuration names has factors; stacked experts, where it
+// names them as parameters: names of single experts are of all layers. Where PEFT takes the names
+// of gate, up and down for those of the experts it leaves modules of these names beside them alone.
 absl::Status CheckNamedModules(const std::string& folder, Module& root, const AdapterSet& set,
                                FileSystem& files) {
   LORICA_ASSIGN_OR_RETURN(
@@ -101,10 +92,8 @@ absl::Status CheckNamedModules(const std::string& folder, Module& root, const Ad
     const bool by_module = !experts && !config.peft.targets.all_linear() &&
                            (config.by_lorica || !has_expert_name) &&
                            config.peft.Adapts(candidate.path);
-    const bool by_parameter = experts
-                                  ? NamesExperts(config, candidate.path)
-                                  : config.NamesParameter(absl::StrCat(candidate.path, ".weight"));
-    if (!by_module && !by_parameter) continue;
+    const std::string parameter = absl::StrCat(candidate.path, experts ? "" : ".weight");
+    if (!by_module && !config.NamesParameter(parameter)) continue;
     return absl::InvalidArgumentError(absl::StrCat(folder, ": has no factors for ",
                                                    Quoted(candidate.path),
                                                    ", which adapter_config.json names"));
