@@ -215,5 +215,36 @@ TEST(AdaptersWithExpertsTest, AModuleThatIsNamedAndAbsentIsAnError) {
                         "adapter_config.json names"));
 }
 
+// Factors of one of the two, in one layer alone: a configuration says less than that of the rest.
+TEST(AdaptersWithExpertsTest, APartOfTheExpertsLoadsFromWhatWasWritten) {
+  const std::string folder = ::testing::TempDir() + "/lorica_part";
+  ThreadPool pool(1);
+  const auto backend = MakeCpuBackend(pool);
+  for (const AdapterLayout layout : {AdapterLayout::kPeft2d, AdapterLayout::kPeft3d}) {
+    for (const char* target :
+         {"*.layers.0.*.experts.gate_up_proj", "*.layers.2.*.experts.down_proj"}) {
+      SCOPED_TRACE(target);
+      auto loaded = LoadModel(kGolden + "models/qwen3_moe/model", *backend, DType::kF32);
+      ASSERT_TRUE(loaded.ok()) << loaded.status();
+      auto set =
+          InjectLora(*loaded->model, *backend, DType::kF32, {.rank = 2, .targets = {target}});
+      ASSERT_TRUE(set.ok()) << set.status();
+      ASSERT_EQ(set->modules().size(), 1);
+      const std::string path = set->modules()[0].path;
+      std::filesystem::remove_all(folder);
+      const ExpertForm form = BaseFactsOf(loaded->model->config()).form;
+      const absl::Status saved =
+          SavePeftAdapter(PosixFiles(), folder, *set, {.layout = layout, .form = form});
+      ASSERT_TRUE(saved.ok()) << saved;
+      set->Detach();
+      const auto again = LoadPeftAdapter(folder, *loaded->model, *backend, DType::kF32);
+      ASSERT_TRUE(again.ok()) << again.status();
+      ASSERT_EQ(again->modules().size(), 1);
+      EXPECT_EQ(again->modules()[0].path, path);
+    }
+  }
+  std::filesystem::remove_all(folder);
+}
+
 }  // namespace
 }  // namespace lorica
