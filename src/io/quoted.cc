@@ -37,9 +37,10 @@ std::string Quoted(absl::string_view text) {
   // stays; a sequence that the cut splits is dropped.
   size_t length = cut ? kLongestQuote : text.size();
   while (cut && length > 0 && (static_cast<unsigned char>(text[length]) & 0xC0) == 0x80) --length;
+  const absl::string_view shown = text.substr(0, length);
   // Single quotes need no escape between double ones.
-  const std::string escaped =
-      absl::StrReplaceAll(absl::Utf8SafeCEscape(text.substr(0, length)), {{"\\'", "'"}});
+  const std::string escaped = absl::StrReplaceAll(
+      IsUtf8(shown) ? absl::Utf8SafeCEscape(shown) : absl::CHexEscape(shown), {{"\\'", "'"}});
   return absl::StrCat("\"", escaped, cut ? "...\"" : "\"");
 }
 

@@ -181,7 +181,7 @@ absl::StatusOr<bool> TakeTextPart(Json& document, absl::string_view where) {
     if (fields["model_type"] != Json(std::string(text))) {
       return absl::UnimplementedError(absl::StrCat(where, ": text_config: model_type: expected ",
                                                    Quoted(text), " in a ", type, " model, found ",
-                                                   Quoted(fields["model_type"].dump())));
+                                                   fields["model_type"].dump()));
     }
     document = std::move(fields);
     return true;

@@ -125,9 +125,11 @@ absl::Status Validate(const SftOptions& options, bool need_paths) {
   if (!o.router_weight.empty() && !nn::ParseRouterWeightPlacement(o.router_weight).ok()) {
     return WrongOption("router-weight", "before-down or after-down", o.router_weight);
   }
-  LORICA_RETURN_IF_ERROR(InRange("aux-loss", o.aux_loss, o.aux_loss >= 0, "of 0 or more"));
+  LORICA_RETURN_IF_ERROR(
+      InRange("aux-loss", o.aux_loss, o.aux_loss >= 0 && o.aux_loss <= 1e6, "from 0 to 1e6"));
   LORICA_RETURN_IF_ERROR(InRange("router-bias-update", o.router_bias_update,
-                                 o.router_bias_update >= 0, "of 0 or more"));
+                                 o.router_bias_update >= 0 && o.router_bias_update <= 1,
+                                 "from 0 to 1"));
   LORICA_RETURN_IF_ERROR(ValidateSteps(o));
   const absl::Status optimizer = Validate(OptimizerOptionsOf(o));
   if (!optimizer.ok()) {

@@ -4,7 +4,9 @@
 
 #include "absl/strings/str_cat.h"
 #include "lorica/io/crc32c.h"
+#include "lorica/io/quoted.h"
 #include "lorica/peft/peft_files.h"
+#include "lorica/peft/target_pattern.h"
 #include "lorica/tensor/status.h"
 #include "lorica/train/exit_status.h"
 #include "lorica/train/sft_setup.h"
@@ -132,6 +134,12 @@ absl::Status PrepareRouters(SftSetup& setup, bool with_weights) {
       return absl::InvalidArgumentError(
           absl::StrCat("--train-router: ", router.path,
                        " has an adapter by --target already; expected one of the two"));
+    }
+    for (const std::string& pattern : options.exclude) {
+      if (!MatchesTarget(pattern, router.path, AdapterHost::Kind::kLinear)) continue;
+      return absl::InvalidArgumentError(absl::StrCat("--train-router: --exclude ", Quoted(pattern),
+                                                     " leaves out the router ", router.path,
+                                                     "; expected one of the two"));
     }
     for (Parameter* parameter : {&router.router->weight(), &router.router->bias()}) {
       if (!parameter->defined()) continue;

@@ -15,6 +15,7 @@ TEST(QuotedTest, EscapesAndCuts) {
   EXPECT_EQ(Quoted("a.b"), "\"a.b\"");
   EXPECT_EQ(Quoted("it's \xC3\xA9"), "\"it's \xC3\xA9\"");
   EXPECT_EQ(Quoted("a\n\x1B[0m\""), "\"a\\n\\033[0m\\\"\"");
+  EXPECT_EQ(Quoted("\xC3\xA9\xFF"), "\"\\xc3\\xa9\\xff\"");
   const std::string cut = Quoted(std::string(119, 'x') + "\xC3\xA9\xC3\xA9");
   EXPECT_EQ(cut, "\"" + std::string(119, 'x') + "...\"") << "never half a character";
   EXPECT_LT(Quoted(std::string(100000, 'x')).size(), 200u);

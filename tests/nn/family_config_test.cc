@@ -115,6 +115,21 @@ TEST(FamilyConfigTest, EverySpellingOfSharedIndexersIsRead) {
   EXPECT_THAT(SharingLayers(json), HasSubstr("index_topk_pattern: expected what indexer_types"));
 }
 
+TEST(FamilyConfigTest, NamesThatTransformersDoesNotReadMustAgree) {
+  Json json = *ReadJsonFile(GoldenPath("models/gpt_oss/model/config.json"));
+  json["experts_per_token"] = json["num_experts_per_tok"];
+  EXPECT_TRUE(Parse(json).ok()) << Parse(json).status();
+  json["experts_per_token"] = 1000;
+  EXPECT_THAT(std::string(Parse(json).status().message()),
+              HasSubstr("experts_per_token: expected num_experts_per_tok"));
+  json = *ReadJsonFile(GoldenPath("models/qwen3_5_moe/model/config.json"));
+  json["attn_output_gate"] = true;
+  EXPECT_TRUE(Parse(json).ok()) << Parse(json).status();
+  json["attn_output_gate"] = false;
+  EXPECT_THAT(std::string(Parse(json).status().message()),
+              HasSubstr("attn_output_gate: expected true, found false"));
+}
+
 TEST(FamilyConfigTest, WhatAnIndexerCantBeIsRefusedByName) {
   const struct {
     const char* family;
@@ -135,7 +150,15 @@ TEST(FamilyConfigTest, WhatAnIndexerCantBeIsRefusedByName) {
       {"glm_moe_dsa", "indexer_types", {"shared", "full", "full"}, "layer 0 shares the keys"},
       {"glm_moe_dsa", "indexer_types", {"full", "none", "full"}, "layer 1 is \"none\""},
       {"glm_moe_dsa", "index_topk_pattern", "FXF", "layer 1 is"},
-      {"glm_moe_dsa", "layer_types", {"full_attention"}, "only \"indexed_attention\""},
+      {"glm_moe_dsa", "indexer_types", {"full", "full", "full", "none"}, "layer 3 is \"none\""},
+      {"glm_moe_dsa",
+       "layer_types",
+       {"indexed_attention", "full_attention", "indexed_attention"},
+       "only \"indexed_attention\""},
+      {"deepseek_v32",
+       "layer_types",
+       {"indexed_attention"},
+       "a word for each of 3 layers, found 1"},
       {"deepseek_v3", "index_topk", 2048, "index_topk: 2048 changes the maths"},
   };
   for (const auto& row : rows) {

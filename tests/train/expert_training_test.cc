@@ -410,8 +410,14 @@ TEST_F(ExpertTraining, OptionsThatWouldHaveNoEffectAreRefused) {
   moe.target.push_back("*.mlp.gate");
   EXPECT_THAT(message(moe), HasSubstr("has an adapter by --target already"));
   moe = MoeOptions("moe");
-  moe.router_bias_update = -1;
-  EXPECT_THAT(message(moe), HasSubstr("--router-bias-update"));
+  moe.train_router = true;
+  moe.exclude = {"*.layers.2.mlp.gate"};
+  EXPECT_THAT(message(moe), HasSubstr("leaves out the router model.layers.2.mlp.gate"));
+  for (const double rate : {-1.0, 2.0, 1e300}) {
+    moe = MoeOptions("moe");
+    moe.router_bias_update = rate;
+    EXPECT_THAT(message(moe), HasSubstr("--router-bias-update"));
+  }
   moe = MoeOptions("moe");
   moe.lora_rank = 0;
   moe.target.clear();

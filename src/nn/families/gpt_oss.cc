@@ -39,6 +39,13 @@ absl::Status ReadJson(const JsonObject& json, ModelConfig& config) {
   if (!bias) return json.Wrong("attention_bias", "expected true");
   LORICA_RETURN_IF_ERROR(ReadExperts(json, "intermediate_size", config));
   nn::MoeConfig& moe = config.moe;
+  // The name of its makers, beside the one that transformers reads.
+  LORICA_ASSIGN_OR_RETURN(const int64_t per_token,
+                          json.IntOr("experts_per_token", moe.router.top_k));
+  if (per_token != moe.router.top_k) {
+    return json.Wrong("experts_per_token", absl::StrCat("expected num_experts_per_tok, ",
+                                                        moe.router.top_k, ", found ", per_token));
+  }
   LORICA_ASSIGN_OR_RETURN(moe.activation.slope,
                           json.DoubleOr("swiglu_alpha", moe.activation.slope));
   LORICA_ASSIGN_OR_RETURN(moe.activation.limit,

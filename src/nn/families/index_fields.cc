@@ -18,23 +18,31 @@ constexpr absl::string_view kIndexed = "indexed_attention";
 constexpr absl::string_view kFull = "full", kShared = "shared";
 
 // A flag per layer from a word each.
+// A word for each layer; predictors behind the last one may have words too.
+absl::Status CheckCount(const JsonObject& json, absl::string_view key,
+                        const std::vector<std::string>& words, const ModelConfig& config) {
+  const int64_t count = static_cast<int64_t>(words.size());
+  if (count >= config.layers && count <= config.layers + config.skipped_layers) {
+    return absl::OkStatus();
+  }
+  return json.Wrong(key, absl::StrCat("expected a word for each of ", config.layers,
+                                      " layers, found ", words.size()));
+}
+
 absl::StatusOr<std::vector<bool>> SharedByWords(const JsonObject& json, absl::string_view key,
                                                 const std::vector<std::string>& words,
                                                 const ModelConfig& config) {
-  const int64_t count = static_cast<int64_t>(words.size());
-  if (count < config.layers || count > config.layers + config.skipped_layers) {
-    return json.Wrong(key, absl::StrCat("expected a word for each of ", config.layers,
-                                        " layers, found ", words.size()));
-  }
+  LORICA_RETURN_IF_ERROR(CheckCount(json, key, words, config));
   std::vector<bool> shared;
-  for (int64_t i = 0; i < config.layers; ++i) {
-    const std::string& word = words[static_cast<size_t>(i)];
+  for (size_t i = 0; i < words.size(); ++i) {
+    const std::string& word = words[i];
     if (word != kFull && word != kShared) {
       return json.Wrong(key, absl::StrCat("layer ", i, " is ", Quoted(word),
                                           ", only \"full\" and \"shared\" are supported"));
     }
     shared.push_back(word == kShared);
   }
+  shared.resize(static_cast<size_t>(config.layers));
   return shared;
 }
 
@@ -84,6 +92,7 @@ absl::Status ReadIndex(const JsonObject& json, ModelConfig& config) {
   }
   if (!json.Has("layer_types")) return absl::OkStatus();
   LORICA_ASSIGN_OR_RETURN(const std::vector<std::string> types, json.Strings("layer_types"));
+  LORICA_RETURN_IF_ERROR(CheckCount(json, "layer_types", types, config));
   for (size_t i = 0; i < types.size(); ++i) {
     if (types[i] == kIndexed) continue;
     return json.Wrong("layer_types", absl::StrCat("layer ", i, " is ", Quoted(types[i]), ", only ",

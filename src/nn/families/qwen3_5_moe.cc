@@ -14,6 +14,7 @@ namespace lorica::internal {
 namespace {
 
 constexpr absl::string_view kKeys[] = {"attention_bias",
+                                       "attn_output_gate",
                                        "full_attention_interval",
                                        "layer_types",
                                        "linear_conv_kernel_dim",
@@ -55,7 +56,10 @@ absl::Status ReadLayers(const JsonObject& json, ModelConfig& config) {
     LORICA_ASSIGN_OR_RETURN(types, json.Strings("layer_types"));
   } else {
     LORICA_ASSIGN_OR_RETURN(const int64_t interval, json.IntOr("full_attention_interval", 4));
-    if (interval < 1) return json.Wrong("full_attention_interval", "expected a positive number");
+    if (interval < 1) {
+      return json.Wrong("full_attention_interval",
+                        absl::StrCat("expected a positive number, found ", interval));
+    }
     for (int64_t i = 0; i < config.layers; ++i) {
       types.emplace_back((i + 1) % interval == 0 ? kFull : kLinear);
     }
@@ -80,6 +84,8 @@ absl::Status ReadLayers(const JsonObject& json, ModelConfig& config) {
 absl::Status ReadJson(const JsonObject& json, ModelConfig& config) {
   LORICA_ASSIGN_OR_RETURN(config.qkv_bias, json.BoolOr("attention_bias", false));
   config.o_bias = config.qkv_bias;
+  LORICA_ASSIGN_OR_RETURN(const bool gate, json.BoolOr("attn_output_gate", true));
+  if (!gate) return json.Wrong("attn_output_gate", "expected true, found false");
   LORICA_RETURN_IF_ERROR(ReadExperts(json, "moe_intermediate_size", config));
   LORICA_ASSIGN_OR_RETURN(config.moe.router.normalize, json.BoolOr("norm_topk_prob", true));
   if (!config.moe.router.normalize) return json.Wrong("norm_topk_prob", "expected true");
