@@ -29,6 +29,22 @@ Value FlattenContent(const Value& content) {
   return text;
 }
 
+// Parts that call their text `value` have it as `text` too, which is what templates read.
+Value WithNamedText(const Value& content) {
+  if (!content.is_list()) return content;
+  List parts;
+  for (const Value& part : content.as_list()) {
+    if (!part.is_dict() || part.Get("text").is_string() || !part.Get("value").is_string()) {
+      parts.push_back(part);
+      continue;
+    }
+    Dict named = part.as_dict();
+    named.Set("text", part.Get("value"));
+    parts.push_back(Value(std::move(named)));
+  }
+  return Value(std::move(parts));
+}
+
 Value NormalizeMessage(const Dict& message) {
   Dict normal;
   Value reasoning;
@@ -41,7 +57,8 @@ Value NormalizeMessage(const Dict& message) {
   if (!reasoning.is_undefined()) normal.Set("thinking", reasoning);
   for (const auto& [key, value] : message.entries()) {
     if (value.is_none()) continue;
-    normal.Set(key, value);
+    const bool content = key.is_string() && key.as_string() == "content";
+    normal.Set(key, content ? WithNamedText(value) : value);
   }
   if (!reasoning.is_undefined()) normal.Set("reasoning_content", reasoning);
   return normal;

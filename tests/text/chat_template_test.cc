@@ -184,7 +184,7 @@ TEST(ChatMessagesTest, NormalFormOfAMessage) {
   EXPECT_EQ(
       *jinja::ToJson(*normal),
       R"([{"role": "user", "content": [{"type": "text", "text": "a"}, {"type": "text", "value": )"
-      R"("b"}, "c"]}, {"role": "user", "content": [{"type": "image"}, )"
+      R"("b", "text": "b"}, "c"]}, {"role": "user", "content": [{"type": "image"}, )"
       R"({"type": "text", "text": "a"}]}, {"thinking": "why", "role": "assistant", "reasoning": )"
       R"("why", "name": "n", "reasoning_content": "why"}])");
   EXPECT_EQ(
