@@ -1,7 +1,7 @@
 // Makes a chat model from nothing: learns a vocabulary, trains a small model on conversations that
 // the program itself holds, and writes the folder that `lorica` and other programs read. Llama-like
 // it takes less than a minute on two cores; as a mixture of experts with latent attention, in the
-// form of DeepSeek-V3, a few minutes.
+// form of DeepSeek-V3, a minute or two.
 // usage: tiny_model --output DIR [--moe] [--steps N]
 #include <cstdio>
 #include <cstdlib>

@@ -27,21 +27,6 @@ constexpr char kHelp[] =
     "/reset forgets the conversation, /system TEXT sets the system message, /adapter on|off "
     "switches the adapter, /quit ends";
 
-// With U+FFFD for each byte that belongs to no character: an answer may end within one, and a
-// prompt with such text would be refused from then on.
-std::string WholeCharacters(absl::string_view text) {
-  std::string whole;
-  while (!text.empty()) {
-    const size_t valid = std::min(FirstInvalidUtf8(text), text.size());
-    absl::StrAppend(&whole, text.substr(0, valid));
-    text.remove_prefix(valid);
-    if (text.empty()) break;
-    absl::StrAppend(&whole, "\xEF\xBF\xBD");
-    text.remove_prefix(1);
-  }
-  return whole;
-}
-
 jinja::Value Message(const char* role, const std::string& content) {
   return jinja::Dict({{"role", role}, {"content", content}});
 }
@@ -153,7 +138,7 @@ class ChatCommand final : public Command {
     PrintResult(rest + "\n");
     LORICA_RETURN_IF_ERROR(FlushResults());
     ClearInterrupt();
-    messages_.push_back(Message("assistant", WholeCharacters(answer)));
+    messages_.push_back(Message("assistant", ValidUtf8(answer)));
     return absl::OkStatus();
   }
 

@@ -118,21 +118,22 @@ nlohmann::ordered_json DataJson(const DataSummary& data) {
   return json;
 }
 
+// "4 q_proj, 2 o_proj" of pairs of a name and a count.
+template <typename Counts>
+std::string CountsText(const Counts& counts) {
+  return absl::StrJoin(counts, ", ", [](std::string* out, const auto& entry) {
+    absl::StrAppend(out, entry.second, " ", entry.first);
+  });
+}
+
 // Counts by the last two names of the paths: the module alone wouldn't say what it belongs to.
 std::string LeftOutLine(const std::vector<std::string>& paths) {
   std::map<std::string, int64_t> counts;
   for (const std::string& path : paths) {
-    const size_t last = path.rfind('.');
-    const size_t before = last == 0 || last == std::string::npos ? last : path.rfind('.', last - 1);
-    ++counts[before == std::string::npos ? path : path.substr(before + 1)];
+    ++counts[path.substr(path.rfind('.', path.rfind('.') - 1) + 1)];
   }
   return absl::StrCat("left out  ", Plural(static_cast<int64_t>(paths.size()), "module", "modules"),
-                      " that no gradient reaches: ",
-                      absl::StrJoin(counts, ", ",
-                                    [](std::string* out, const auto& entry) {
-                                      absl::StrAppend(out, entry.second, " ", entry.first);
-                                    }),
-                      "\n");
+                      " that no gradient reaches: ", CountsText(counts), "\n");
 }
 
 // Text for a terminal: nothing in it moves the cursor or changes colours.
@@ -178,11 +179,7 @@ std::string PlanSummary(const SftPlan& plan) {
   } else {
     absl::StrAppend(&text, "adapters  ",
                     Plural(static_cast<int64_t>(plan.modules.size()), "module", "modules"), ": ",
-                    absl::StrJoin(plan.by_name, ", ",
-                                  [](std::string* out, const auto& entry) {
-                                    absl::StrAppend(out, entry.second, " ", entry.first);
-                                  }),
-                    "\ntraining  the adapters",
+                    CountsText(plan.by_name), "\ntraining  the adapters",
                     plan.router_parameters > 0 ? " and the routers" : "");
   }
   absl::StrAppend(

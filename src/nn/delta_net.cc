@@ -36,55 +36,49 @@ DeltaNet::DeltaNet(const DeltaSizes& sizes, int layer, int64_t hidden, double no
       norm_(RmsNorm::Declare(sizes.value_head_dim, norm_eps, compute)),
       out_(Linear::Declare(hidden, sizes.value_heads * sizes.value_head_dim, false, compute)) {}
 
-Tensor DeltaNet::Filter::Table(const Tensor& x, const Tensor& tail) const {
-  const int64_t channels = x.dim(1);
-  std::vector<Tensor> parts = {x, Tensor::Zeros(x.backend(), {1, channels}, x.dtype())};
-  if (tail.defined()) parts.push_back(Reshape(tail, {tail.dim(0) * tail.dim(1), channels}));
-  return Concat(parts, 0);
+Tensor DeltaNet::Filter::Table(const Tensor& x, const Tensor& tail) {
+  return Concat({x, Reshape(tail, {tail.dim(0) * tail.dim(1), x.dim(1)})}, 0);
 }
 
-int32_t DeltaNet::Filter::Place(const Sequences& sequences, int sequence, int64_t index,
-                                bool has_tail) const {
+int32_t DeltaNet::Filter::Place(const Sequences& sequences, int sequence, int64_t index) const {
   if (index >= 0) return static_cast<int32_t>(sequences.begin(sequence) + index);
-  if (!has_tail) return static_cast<int32_t>(sequences.rows());
   const int64_t before = weight_.shape()[2] - 1;
-  return static_cast<int32_t>(sequences.rows() + 1 + (sequence + 1) * before + index);
+  return static_cast<int32_t>(sequences.rows() + (sequence + 1) * before + index);
 }
 
-Tensor DeltaNet::Filter::Forward(const Tensor& x, const Sequences& sequences, const Tensor& tail) {
+Tensor DeltaNet::Filter::Forward(const Tensor& x, const Tensor& table, const Sequences& sequences) {
   const int64_t channels = x.dim(1), taps = weight_.shape()[2];
   EmbeddingArgs shifted;
-  shifted.table = Table(x, tail);
+  shifted.table = table;
   // A value that takes part in the tape where the filter trains.
   const Weight weight = weight_.weight();
   const Tensor filter = Cast(weight.leaf.defined() ? weight.leaf : weight.value, x.dtype());
-  Tensor sum;
-  for (int64_t back = 0; back < taps; ++back) {
+  const auto tap = [&](int64_t back) {
+    return Reshape(Narrow(filter, 2, taps - 1 - back, 1), {1, channels});
+  };
+  Tensor sum = Mul(x, tap(0));
+  for (int64_t back = 1; back < taps; ++back) {
     std::vector<int32_t> rows;
     rows.reserve(static_cast<size_t>(x.dim(0)));
     for (int s = 0; s < sequences.groups(); ++s) {
-      for (int64_t i = 0; i < sequences.size(s); ++i) {
-        rows.push_back(Place(sequences, s, i - back, tail.defined()));
-      }
+      for (int64_t i = 0; i < sequences.size(s); ++i) rows.push_back(Place(sequences, s, i - back));
     }
-    const Tensor tap = Reshape(Narrow(filter, 2, taps - 1 - back, 1), {1, channels});
-    const Tensor term = Mul(back == 0 ? x : lorica::Embedding(rows, shifted), tap);
-    sum = back == 0 ? term : Add(sum, term);
+    sum = Add(sum, Mul(lorica::Embedding(rows, shifted), tap(back)));
   }
   return Silu(sum);
 }
 
-Tensor DeltaNet::Filter::NextTail(const Tensor& x, const Sequences& sequences,
-                                  const Tensor& tail) const {
+Tensor DeltaNet::Filter::NextTail(const Tensor& table, const Sequences& sequences) const {
+  const int64_t before = weight_.shape()[2] - 1;
   std::vector<int32_t> rows;
   for (int s = 0; s < sequences.groups(); ++s) {
-    for (int64_t back = tail.dim(1); back > 0; --back) {
-      rows.push_back(Place(sequences, s, sequences.size(s) - back, true));
+    for (int64_t back = before; back > 0; --back) {
+      rows.push_back(Place(sequences, s, sequences.size(s) - back));
     }
   }
   EmbeddingArgs picked;
-  picked.table = Table(x, tail);
-  return Reshape(lorica::Embedding(rows, picked), tail.shape());
+  picked.table = table;
+  return Reshape(lorica::Embedding(rows, picked), {sequences.groups(), before, table.dim(1)});
 }
 
 Tensor DeltaNet::Normalised(const Tensor& x, double factor) const {
@@ -105,7 +99,13 @@ Tensor DeltaNet::Forward(const Tensor& x, const ForwardContext& context) {
   const Sequences& sequences = context.sequences;
   const KvCache::State past = context.cache ? context.cache->state(layer_) : KvCache::State();
   const Tensor projected = qkv_.Forward(x, context);
-  const Tensor mixed = Cast(conv_.Forward(projected, sequences, past.tail), wide);
+  const Tensor tail =
+      past.tail.defined()
+          ? past.tail
+          : Tensor::Zeros(x.backend(), {sequences.groups(), sizes_.taps - 1, sizes_.channels()},
+                          projected.dtype());
+  const Tensor table = Filter::Table(projected, tail);
+  const Tensor mixed = Cast(conv_.Forward(projected, table, sequences), wide);
   const Tensor query = Normalised(Reshape(Narrow(mixed, 1, 0, g * k), {tokens, g, k}),
                                   1 / std::sqrt(static_cast<double>(k)));
   const Tensor key = Normalised(Reshape(Narrow(mixed, 1, g * k, g * k), {tokens, g, k}), 1);
@@ -119,8 +119,7 @@ Tensor DeltaNet::Forward(const Tensor& x, const ForwardContext& context) {
   } else {
     DeltaRuleStep step = ContinueDeltaRule(query, key, value, decay, beta, sequences, past.matrix);
     y = step.y;
-    context.cache->SetState(
-        layer_, {conv_.NextTail(projected, sequences, past.tail), std::move(step.state)});
+    context.cache->SetState(layer_, {conv_.NextTail(table, sequences), std::move(step.state)});
   }
   const Tensor gate = Reshape(z_.Forward(x, context), {tokens, h, v});
   const Tensor gated = SwiGlu(gate, norm_.Forward(Cast(y, x.dtype()), context));

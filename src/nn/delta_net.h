@@ -36,19 +36,18 @@ class DeltaNet : public Sublayer {
    public:
     Filter(int64_t channels, int64_t taps, DType compute)
         : weight_(Parameter::Declare({channels, 1, taps}, compute)) {}
-    // y[t] = silu(sum over taps j of weight[taps - 1 - j] x[t - j]), within each sequence. What
-    // lies before a sequence's first row is in `tail` [sequences, taps - 1, channels], zeros where
-    // undefined.
-    Tensor Forward(const Tensor& x, const Sequences& sequences, const Tensor& tail);
+    // Rows to be picked: x [tokens, channels] and behind it what lies before each sequence's first
+    // row, `tail` [sequences, taps - 1, channels].
+    static Tensor Table(const Tensor& x, const Tensor& tail);
+    // y[t] = silu(sum over taps j of weight[taps - 1 - j] x[t - j]), within each sequence.
+    Tensor Forward(const Tensor& x, const Tensor& table, const Sequences& sequences);
     // The tail for the rows that follow x.
-    Tensor NextTail(const Tensor& x, const Sequences& sequences, const Tensor& tail) const;
+    Tensor NextTail(const Tensor& table, const Sequences& sequences) const;
     void Visit(ModuleVisitor& visitor) override { visitor.OnParameter("weight", weight_); }
 
    private:
-    // Rows to be picked: x, one of zeros, those of the tails.
-    Tensor Table(const Tensor& x, const Tensor& tail) const;
-    // Where in it the row `index` of a sequence lies, which may be -1 ... 1 - taps.
-    int32_t Place(const Sequences& sequences, int sequence, int64_t index, bool has_tail) const;
+    // Where in the table the row `index` of a sequence lies, which may be -1 ... 1 - taps.
+    int32_t Place(const Sequences& sequences, int sequence, int64_t index) const;
 
     Parameter weight_;
   };

@@ -280,7 +280,7 @@ namespace lorica {
 
 FolderPlace PlaceInFolder(absl::string_view name, const ModelConfig& config) {
   FolderPlace place;
-  place.path = config.text_part ? NameInTextPart(name) : internal::Renamed(std::string(name));
+  place.path = internal::Renamed(config.text_part ? NameInTextPart(name) : std::string(name));
   if (config.moe.experts == 0) return place;
   constexpr absl::string_view kExperts = ".mlp.experts.";
   const size_t begin = absl::string_view(place.path).find(kExperts);

@@ -87,7 +87,7 @@ Tensor MlaAttention::Chosen(const Input& in, const std::vector<AttentionSpan>& s
                             keys.defined() ? keys : indexer_->Keys(in.x, in.rotary, in.context),
                             spans, in.rotary, in.context);
   });
-  choice_->words = chosen;
+  if (indexer_.has_value()) choice_->words = chosen;
   return chosen;
 }
 

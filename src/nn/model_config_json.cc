@@ -213,7 +213,7 @@ absl::StatusOr<ModelConfig> ParseModelConfig(absl::string_view text, absl::strin
   config.text_part = text_part;
   if (text_part) {
     config.notes.push_back(
-        absl::StrCat(where, ": what takes pictures is left out; the model is ", "its text model"));
+        absl::StrCat(where, ": what takes pictures is left out; the model is its text model"));
   }
   LORICA_RETURN_IF_ERROR(ReadFields(json, *family, config));
   LORICA_RETURN_IF_ERROR(NoteArchitectures(json, *family, config));

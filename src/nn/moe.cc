@@ -123,13 +123,16 @@ Tensor Moe::Forward(const Tensor& x, const ForwardContext& context) {
     loss = LoadBalancingLoss(logits, config_.router, *routing.experts);
   }
   const auto plan = KeepChoice<DispatchPlan>([&] {
+    DispatchPlan made =
+        MakeDispatchPlan(*routing.experts, tokens, config_.router.top_k, config_.experts);
     // Here a forward pass counts once, however often its blocks are run again.
-    const std::vector<int64_t> load = ExpertLoad(*routing.experts, config_.experts, tokens);
-    statistics_.load.resize(load.size());
-    for (size_t i = 0; i < load.size(); ++i) statistics_.load[i] += load[i];
+    statistics_.load.resize(static_cast<size_t>(config_.experts));
+    for (int e = 0; e < made.offsets.groups(); ++e) {
+      statistics_.load[static_cast<size_t>(e)] += made.offsets.size(e);
+    }
     ++statistics_.batches;
     if (loss.defined()) statistics_.aux_loss += loss.item();
-    return MakeDispatchPlan(*routing.experts, tokens, config_.router.top_k, config_.experts);
+    return made;
   });
   if (loss.defined() && GradEnabled()) {
     const double weight =

@@ -26,8 +26,6 @@ namespace {
 
 using layouts::Projection;
 
-constexpr absl::string_view kPrefix = "base_model.model.";
-
 bool IsInterleaved(const AdaptedModule& module) {
   const auto* grouped = dynamic_cast<const nn::GroupedLinear*>(module.host);
   return grouped != nullptr && module.part == HostPart::kAll &&
@@ -98,51 +96,12 @@ absl::Status CheckNamedModules(const std::string& folder, Module& root, const Ad
                                                    Quoted(candidate.path),
                                                    ", which adapter_config.json names"));
   }
-  return absl::OkStatus();
+  return CheckSavedRouters(config.peft, root, set.routers(), folder);
 }
 
-}  // namespace
-
-bool NeedsLayouts(const std::string& folder, const SafetensorsFile* opened, FileSystem& files) {
-  if (opened == nullptr) {
-    return IsGgufPath(folder) || files.Stat(JoinPath(folder, "adapters.safetensors")).ok();
-  }
-  if (NamesParameters(JoinPath(folder, "adapter_config.json"), files)) return true;
-  return std::any_of(opened->entries().begin(), opened->entries().end(),
-                     [](const SafetensorsEntry& entry) {
-                       return absl::StrContains(entry.name, ".experts.") &&
-                              absl::StrContains(entry.name, ".lora_");
-                     });
-}
-
-absl::StatusOr<AdapterSet> LoadByLayout(const std::string& folder, Module& root, Backend& backend,
-                                        DType compute, uint64_t seed, FileSystem& files,
-                                        std::shared_ptr<const SafetensorsFile> opened) {
-  AdapterReadOptions options;
-  options.opened = std::move(opened);
-  options.dtype = AccumulatorOf(compute);
-  BaseFacts facts;
-  if (const auto* model = dynamic_cast<const CausalLm*>(&root)) {
-    facts = BaseFactsOf(model->config());
-    options.base = &facts;
-  }
-  LORICA_ASSIGN_OR_RETURN(const ReadAdapter read,
-                          ReadStoredAdapter(folder, backend, options, files));
-  absl::StatusOr<AdapterSet> set = FitStoredAdapter(read.adapter, root, backend, compute, seed);
-  if (!set.ok()) {
-    return absl::Status(set.status().code(), absl::StrCat(folder, ": ", set.status().message()));
-  }
-  if (files.Stat(JoinPath(folder, "adapter_model.safetensors")).ok()) {
-    if (const absl::Status named = CheckNamedModules(folder, root, *set, files); !named.ok()) {
-      set->Detach();
-      return named;
-    }
-  }
-  set->set_experts_folded(read.layout == AdapterLayout::kPeft3d ||
-                          read.layout == AdapterLayout::kPeft3d018);
-  return set;
-}
-
+// The modules of a file that was read, fitted to `root`, which stays as it is: masters of the
+// compute type's accumulator type, keyed for dropout by `seed`. Errors: a module that the model
+// lacks or that has other sizes.
 absl::StatusOr<AdapterSet> FitStoredAdapter(const StoredAdapter& stored, Module& root,
                                             Backend& backend, DType compute, uint64_t seed) {
   if (!stored.left_behind.empty()) {
@@ -197,10 +156,48 @@ absl::StatusOr<AdapterSet> FitStoredAdapter(const StoredAdapter& stored, Module&
         absl::StrCat("the model has no module ", Quoted(path), " that can carry an adapter",
                      nearest.empty() ? "" : absl::StrCat("; the nearest is ", Quoted(nearest))));
   }
-  Freeze(root);
   AdapterSet set(std::move(modules));
   set.set_routers(std::move(routers));
-  set.Attach();
+  return set;
+}
+
+}  // namespace
+
+bool NeedsLayouts(const std::string& folder, const SafetensorsFile* opened, FileSystem& files) {
+  if (opened == nullptr) {
+    return IsGgufPath(folder) || files.Stat(JoinPath(folder, "adapters.safetensors")).ok();
+  }
+  if (NamesParameters(JoinPath(folder, "adapter_config.json"), files)) return true;
+  return std::any_of(opened->entries().begin(), opened->entries().end(),
+                     [](const SafetensorsEntry& entry) {
+                       return absl::StrContains(entry.name, ".experts.") &&
+                              absl::StrContains(entry.name, ".lora_");
+                     });
+}
+
+absl::StatusOr<AdapterSet> LoadByLayout(const std::string& folder, Module& root, Backend& backend,
+                                        DType compute, uint64_t seed, FileSystem& files,
+                                        std::shared_ptr<const SafetensorsFile> opened) {
+  const bool peft_folder = opened != nullptr;
+  AdapterReadOptions options;
+  options.opened = std::move(opened);
+  options.dtype = AccumulatorOf(compute);
+  BaseFacts facts;
+  if (const auto* model = dynamic_cast<const CausalLm*>(&root)) {
+    facts = BaseFactsOf(model->config());
+    options.base = &facts;
+  }
+  LORICA_ASSIGN_OR_RETURN(const ReadAdapter read,
+                          ReadStoredAdapter(folder, backend, options, files));
+  absl::StatusOr<AdapterSet> set = FitStoredAdapter(read.adapter, root, backend, compute, seed);
+  if (!set.ok()) {
+    return absl::Status(set.status().code(), absl::StrCat(folder, ": ", set.status().message()));
+  }
+  if (peft_folder) LORICA_RETURN_IF_ERROR(CheckNamedModules(folder, root, *set, files));
+  Freeze(root);
+  set->Attach();
+  set->set_experts_folded(read.layout == AdapterLayout::kPeft3d ||
+                          read.layout == AdapterLayout::kPeft3d018);
   return set;
 }
 
@@ -252,14 +249,14 @@ std::vector<std::pair<std::string, Tensor>> ExpertTensors(const AdaptedModule& m
     // Rows of B as the parameter has them.
     const bool inner = gate_up && layer_parts > 1;
     const std::string key =
-        absl::StrCat(kPrefix, ExpertsOf(module.path), inner ? ".base_layer" : "");
+        absl::StrCat(kPeftPrefix, ExpertsOf(module.path), inner ? ".base_layer" : "");
     tensors.emplace_back(absl::StrCat(key, ".lora_A.weight"), layouts::FoldedA(a));
     tensors.emplace_back(absl::StrCat(key, ".lora_B.weight"), layouts::FoldedB(b));
     return tensors;
   }
   const bool numbered = form.numbered_names;
   const std::string experts =
-      absl::StrCat(kPrefix, layouts::SinglePath(ExpertsOf(module.path), numbered), ".");
+      absl::StrCat(kPeftPrefix, layouts::SinglePath(ExpertsOf(module.path), numbered), ".");
   const Tensor apart = IsInterleaved(module) ? layouts::Deinterleaved(b) : b;
   const int64_t count = module.host->weight_shape()[0], half = b.dim(1) / 2;
   for (int64_t e = 0; e < count; ++e) {

@@ -2,7 +2,6 @@
 #ifndef LORICA_PEFT_EXPERT_FILES_H_
 #define LORICA_PEFT_EXPERT_FILES_H_
 
-#include <functional>
 #include <memory>
 #include <string>
 #include <utility>
@@ -27,11 +26,6 @@ bool NeedsLayouts(const std::string& folder, const SafetensorsFile* opened, File
 absl::StatusOr<AdapterSet> LoadByLayout(const std::string& folder, Module& root, Backend& backend,
                                         DType compute, uint64_t seed, FileSystem& files,
                                         std::shared_ptr<const SafetensorsFile> opened);
-
-// The modules of a file that was read, fitted to `root`: masters of the compute type's accumulator
-// type, keyed for dropout by `seed`. Errors: a module that the model lacks or that has other sizes.
-absl::StatusOr<AdapterSet> FitStoredAdapter(const StoredAdapter& stored, Module& root,
-                                            Backend& backend, DType compute, uint64_t seed);
 
 // What a slot of `set` is as a file; its tensors share the set's memory where they can.
 StoredAdapter StoredAdapterOf(const AdapterSet& set, int slot, const ExpertForm& form,

@@ -19,6 +19,9 @@
 
 namespace lorica {
 
+// Before the path of every module in the keys of PEFT's files.
+inline constexpr absl::string_view kPeftPrefix = "base_model.model.";
+
 // A pattern over module paths in the syntax of Python's `re`, as PEFT uses it, run by PCRE2 with
 // bounded work.
 class PathRegex {

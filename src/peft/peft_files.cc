@@ -1,11 +1,8 @@
 #include "lorica/peft/peft_files.h"
 
 #include <algorithm>
-#include <cmath>
-#include <cstring>
 #include <map>
 #include <memory>
-#include <set>
 #include <utility>
 
 #include "absl/strings/match.h"
@@ -24,7 +21,6 @@
 namespace lorica {
 namespace {
 
-constexpr absl::string_view kPrefix = "base_model.model.";
 constexpr size_t kMaxConfigBytes = size_t{16} << 20;
 
 // The parts of a key behind the prefix.
@@ -86,10 +82,10 @@ std::vector<TargetCandidate> CandidatesOf(Module& root, const SafetensorsFile& f
   std::vector<TargetCandidate> candidates = ListTargetCandidates(root);
   const auto* model = dynamic_cast<const CausalLm*>(&root);
   if (model == nullptr || !model->config().text_part) return candidates;
-  const bool of_the_whole =
-      std::any_of(file.entries().begin(), file.entries().end(), [](const SafetensorsEntry& entry) {
-        return absl::StartsWith(entry.name, absl::StrCat(kPrefix, "model.language_model."));
-      });
+  const std::string prefix = absl::StrCat(kPeftPrefix, "model.language_model.");
+  const bool of_the_whole = std::any_of(
+      file.entries().begin(), file.entries().end(),
+      [&](const SafetensorsEntry& entry) { return absl::StartsWith(entry.name, prefix); });
   if (!of_the_whole) return candidates;
   for (TargetCandidate& candidate : candidates) candidate.path = PathOfTextPart(candidate.path);
   return candidates;
@@ -102,13 +98,13 @@ std::string TreePath(const std::string& path) {
 }
 
 // Tensors of routers that are saved in full go into `saved`.
-absl::StatusOr<std::map<std::string, FoundModule>> SortKeys(const SafetensorsFile& file,
-                                                            const PeftConfig& config, Module& root,
-                                                            Backend& backend, DType compute,
-                                                            std::vector<SavedTensor>* saved) {
+absl::StatusOr<std::map<std::string, FoundModule>> SortKeys(
+    const SafetensorsFile& file, const PeftConfig& config,
+    const std::vector<TargetCandidate>& candidates, Backend& backend, DType compute,
+    std::vector<SavedTensor>* saved) {
   std::map<std::string, TargetCandidate> by_path;
   std::vector<std::string> paths;
-  for (TargetCandidate& candidate : CandidatesOf(root, file)) {
+  for (const TargetCandidate& candidate : candidates) {
     paths.push_back(candidate.path);
     by_path.emplace(candidate.path, candidate);
   }
@@ -116,9 +112,10 @@ absl::StatusOr<std::map<std::string, FoundModule>> SortKeys(const SafetensorsFil
   for (const SafetensorsEntry& entry : file.entries()) {
     absl::string_view path = entry.name;
     const Suffix* suffix = nullptr;
-    if (absl::ConsumePrefix(&path, kPrefix)) {
+    if (absl::ConsumePrefix(&path, kPeftPrefix)) {
       std::optional<SavedTensor> tensor = config.ParseSavedKey(path);
-      if (tensor.has_value() && IsRouter(FindModule(root, tensor->module))) {
+      const auto router = tensor.has_value() ? by_path.find(tensor->module) : by_path.end();
+      if (router != by_path.end() && IsRouter(router->second.host)) {
         LORICA_ASSIGN_OR_RETURN(tensor->values,
                                 ReadTensor(file, entry, backend, AccumulatorOf(compute)));
         saved->push_back(*std::move(tensor));
@@ -178,14 +175,11 @@ absl::StatusOr<std::map<std::string, FoundModule>> SortKeys(const SafetensorsFil
 }
 
 // Only the embedding, the head and routers can be brought in full.
-absl::Status CheckSavedNames(const SafetensorsFile& file, const PeftConfig& config, Module& root) {
-  const std::vector<TargetCandidate> candidates = CandidatesOf(root, file);
+absl::Status CheckSavedNames(const SafetensorsFile& file, const PeftConfig& config,
+                             const std::vector<TargetCandidate>& candidates) {
   for (const std::string& name : config.saved_modules) {
-    const auto named = [&](const TargetCandidate& c) {
-      return c.path == name || absl::EndsWith(c.path, absl::StrCat(".", name));
-    };
     if (std::none_of(candidates.begin(), candidates.end(), [&](const TargetCandidate& c) {
-          return named(c) && (IsEmbedding(c) || IsHead(c.path) || IsRouter(c.host));
+          return IsOrEnds(c.path, name) && (IsEmbedding(c) || IsHead(c.path) || IsRouter(c.host));
         })) {
       return absl::UnimplementedError(absl::StrCat(
           file.where(), ": modules_to_save of adapter_config.json names ", Quoted(name),
@@ -256,9 +250,9 @@ absl::StatusOr<LoraFactors> ReadFactors(const SafetensorsFile& file, const Found
 // shares it keeps the model's own unless it is replaced itself, as in PEFT.
 absl::StatusOr<std::vector<ReplacedWeight>> ReadSavedModules(
     const SafetensorsFile& file, const std::map<std::string, FoundModule>& found,
-    const PeftConfig& config, Module& root, Backend& backend, DType compute) {
+    const PeftConfig& config, const std::vector<TargetCandidate>& candidates, Backend& backend,
+    DType compute) {
   std::vector<ReplacedWeight> replaced;
-  const std::vector<TargetCandidate> candidates = CandidatesOf(root, file);
   for (const TargetCandidate& candidate : candidates) {
     if (IsRouter(candidate.host)) continue;
     const auto it = found.find(candidate.path);
@@ -316,13 +310,14 @@ absl::StatusOr<AdapterSet> LoadPeftAdapter(const std::string& folder, Module& ro
   PeftConfig config;
   LORICA_ASSIGN_OR_RETURN(config, ParsePeftConfig(text, config_path));
   if (file == nullptr) return there.status();
-  LORICA_RETURN_IF_ERROR(CheckSavedNames(*file, config, root));
+  const std::vector<TargetCandidate> candidates = CandidatesOf(root, *file);
+  LORICA_RETURN_IF_ERROR(CheckSavedNames(*file, config, candidates));
   std::map<std::string, FoundModule> found;
   std::vector<SavedTensor> saved;
-  LORICA_ASSIGN_OR_RETURN(found, SortKeys(*file, config, root, backend, compute, &saved));
+  LORICA_ASSIGN_OR_RETURN(found, SortKeys(*file, config, candidates, backend, compute, &saved));
 
   std::vector<AdaptedModule> modules;
-  for (const TargetCandidate& candidate : CandidatesOf(root, *file)) {
+  for (const TargetCandidate& candidate : candidates) {
     const auto it = found.find(candidate.path);
     const bool has_factors =
         it != found.end() && (it->second.a != nullptr || it->second.b != nullptr);
@@ -350,17 +345,10 @@ absl::StatusOr<AdapterSet> LoadPeftAdapter(const std::string& folder, Module& ro
     return absl::InvalidArgumentError(absl::StrCat(file->where(), ": holds no LoRA factors"));
   }
   std::vector<ReplacedWeight> replaced;
-  LORICA_ASSIGN_OR_RETURN(replaced, ReadSavedModules(*file, found, config, root, backend, compute));
+  LORICA_ASSIGN_OR_RETURN(replaced,
+                          ReadSavedModules(*file, found, config, candidates, backend, compute));
   LORICA_ASSIGN_OR_RETURN(std::vector<SavedRouter> routers, FitRouters(saved, root, file->where()));
-  for (const SavedRouter& router : ListRouters(root)) {
-    if (!config.Saves(router.path)) continue;
-    if (std::none_of(routers.begin(), routers.end(),
-                     [&](const SavedRouter& r) { return r.path == router.path; })) {
-      return absl::InvalidArgumentError(
-          absl::StrCat(file->where(), ": has no weight of ", Quoted(router.path),
-                       ", which modules_to_save of adapter_config.json names"));
-    }
-  }
+  LORICA_RETURN_IF_ERROR(CheckSavedRouters(config, root, routers, file->where()));
   Freeze(root);
   AdapterSet set(std::move(modules), std::move(replaced));
   set.set_routers(std::move(routers));

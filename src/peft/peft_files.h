@@ -36,10 +36,10 @@ absl::Status SavePeftAdapter(FileSystem& files, const std::string& folder, const
                              const PeftSaveOptions& options = {});
 
 // Reads an adapter, in any layout of adapter_layout.h, and attaches it to `root`, whose parameters
-// are frozen by it. Weights that it brings in full (modules_to_save; the embedding and the head can
-// be) take the place of the model's. Errors, before anything is changed: a tensor that belongs to
-// no module of the model or doesn't fit it, a factor without its partner, a module that the
-// configuration names and the file lacks, or the reverse; a rank that contradicts the
+// are frozen by it. Weights that it brings in full (modules_to_save; the embedding, the head and
+// routers can be) take the place of the model's. Errors, before anything is changed: a tensor that
+// belongs to no module of the model or doesn't fit it, a factor without its partner, a module that
+// the configuration names and the file lacks, or the reverse; a rank that contradicts the
 // configuration; a value that isn't finite; a feature that isn't supported, by name. A copy of a
 // base weight that PEFT stores beside an adapted embedding or head must equal the model's. `seed`
 // keys dropout, should the adapter be trained on.

@@ -83,9 +83,8 @@ bool PeftConfig::Adapts(absl::string_view path) const {
 }
 
 bool PeftConfig::Saves(absl::string_view path) const {
-  return std::any_of(saved_modules.begin(), saved_modules.end(), [&](const std::string& name) {
-    return path == name || EndsWithName(path, name);
-  });
+  return std::any_of(saved_modules.begin(), saved_modules.end(),
+                     [&](const std::string& name) { return IsOrEnds(path, name); });
 }
 
 std::optional<SavedTensor> PeftConfig::ParseSavedKey(absl::string_view key) const {

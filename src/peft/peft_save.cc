@@ -3,26 +3,20 @@
 
 #include "absl/strings/str_cat.h"
 #include "lorica/io/atomic_commit.h"
-#include "lorica/io/safetensors.h"
 #include "lorica/nn/text_part.h"
 #include "lorica/peft/expert_files.h"
+#include "lorica/peft/layouts/layout_files.h"
 #include "lorica/peft/peft_config.h"
 #include "lorica/peft/peft_files.h"
 #include "lorica/peft/saved_router.h"
 #include "lorica/tensor/status.h"
 
 namespace lorica {
-namespace {
-
-constexpr absl::string_view kPrefix = "base_model.model.";
-
-}  // namespace
-
 std::string PeftKey(const AdaptedModule& module, bool is_a) {
   const bool embedding = module.host->kind() == AdapterHost::Kind::kEmbedding;
   const absl::string_view suffix = embedding ? (is_a ? ".lora_embedding_A" : ".lora_embedding_B")
                                              : (is_a ? ".lora_A.weight" : ".lora_B.weight");
-  return absl::StrCat(kPrefix, module.path, suffix);
+  return absl::StrCat(kPeftPrefix, module.path, suffix);
 }
 
 Tensor PeftTensor(const AdaptedModule& module, const Tensor& factor, bool is_a) {
@@ -34,7 +28,7 @@ absl::Status SavePeftAdapter(FileSystem& files, const std::string& folder, const
                              const PeftSaveOptions& options) {
   LORICA_CHECK(!set.empty(), "[adapter] nothing to save");
   const bool experts =
-      options.form.in_model ||
+      options.form.in_model || !set.routers().empty() ||
       std::any_of(set.modules().begin(), set.modules().end(), [](const AdaptedModule& module) {
         return module.host->kind() == AdapterHost::Kind::kGroupedLinear;
       });
@@ -54,8 +48,7 @@ absl::Status SavePeftAdapter(FileSystem& files, const std::string& folder, const
   fields.scaling = first.scaling;
   fields.init = options.init;
   fields.base_model = options.base_model;
-  std::vector<Tensor> tensors;
-  std::vector<SafetensorsTensor> entries;
+  layouts::TensorList tensors;
   const auto file_path = [&](const std::string& path) {
     return options.text_part ? PathOfTextPart(path) : path;
   };
@@ -65,35 +58,14 @@ absl::Status SavePeftAdapter(FileSystem& files, const std::string& folder, const
     fields.dropout = std::max(fields.dropout, f.dropout);
     fields.modules.push_back({module.path, f.rank(), f.alpha});
     for (const bool is_a : {true, false}) {
-      tensors.push_back(raw::Cast(PeftTensor(module, is_a ? f.a : f.b, is_a), DType::kF32));
-      const Tensor& t = tensors.back();
-      entries.push_back({PeftKey(module, is_a),
-                         StoredType::kF32,
-                         {t.shape().begin(), t.shape().end()},
-                         {t.data<uint8_t>(), t.bytes()}});
+      tensors.Add(PeftKey(module, is_a), PeftTensor(module, is_a ? f.a : f.b, is_a));
     }
   }
   for (const ReplacedWeight& weight : set.replaced()) {
     if (weight.is_own) continue;
     fields.saved_modules.push_back(file_path(weight.path));
     fields.ties_saved = fields.ties_saved || weight.head_follows;
-    tensors.push_back(raw::Cast(raw::Contiguous(weight.values), DType::kF32));
-    const Tensor& t = tensors.back();
-    entries.push_back({absl::StrCat(kPrefix, fields.saved_modules.back(), ".weight"),
-                       StoredType::kF32,
-                       {t.shape().begin(), t.shape().end()},
-                       {t.data<uint8_t>(), t.bytes()}});
-  }
-  for (const SavedRouter& router : set.routers()) {
-    fields.saved_modules.push_back(router.path);
-    for (const RouterPart& part : PartsOf(*router.router)) {
-      tensors.push_back(raw::Contiguous(raw::Cast(part.Values(), DType::kF32)));
-      const Tensor& t = tensors.back();
-      entries.push_back({absl::StrCat(kPrefix, router.path, ".", part.name),
-                         StoredType::kF32,
-                         {t.shape().begin(), t.shape().end()},
-                         {t.data<uint8_t>(), t.bytes()}});
-    }
+    tensors.Add(absl::StrCat(kPeftPrefix, fields.saved_modules.back(), ".weight"), weight.values);
   }
   std::string config;
   LORICA_ASSIGN_OR_RETURN(config, FormatPeftConfig(fields));
@@ -101,8 +73,7 @@ absl::Status SavePeftAdapter(FileSystem& files, const std::string& folder, const
   if (!commit.ok()) return commit.status();
   LORICA_RETURN_IF_ERROR(commit->WriteFile("adapter_config.json", config));
   LORICA_RETURN_IF_ERROR(
-      WriteSafetensors(files, JoinPath(commit->temporary_path(), "adapter_model.safetensors"),
-                       entries, {{"format", "pt"}}));
+      tensors.Write(files, JoinPath(commit->temporary_path(), "adapter_model.safetensors")));
   return commit->Commit();
 }
 

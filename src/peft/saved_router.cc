@@ -1,10 +1,12 @@
 #include "lorica/peft/saved_router.h"
 
+#include <algorithm>
 #include <map>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "lorica/io/quoted.h"
+#include "lorica/peft/peft_config.h"
 
 namespace lorica {
 
@@ -64,6 +66,20 @@ absl::StatusOr<std::vector<SavedRouter>> FitRouters(const std::vector<SavedTenso
   return absl::InvalidArgumentError(
       absl::StrCat(where, ": brings ", Quoted(absl::StrCat(module, ".", names.begin()->first)),
                    " in full, and the model has no router with it"));
+}
+
+absl::Status CheckSavedRouters(const PeftConfig& config, Module& root,
+                               const std::vector<SavedRouter>& routers, absl::string_view where) {
+  for (const SavedRouter& router : ListRouters(root)) {
+    if (!config.Saves(router.path)) continue;
+    if (std::none_of(routers.begin(), routers.end(),
+                     [&](const SavedRouter& r) { return r.path == router.path; })) {
+      return absl::InvalidArgumentError(
+          absl::StrCat(where, ": has no weight of ", Quoted(router.path),
+                       ", which modules_to_save of adapter_config.json names"));
+    }
+  }
+  return absl::OkStatus();
 }
 
 }  // namespace lorica

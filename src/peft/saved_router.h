@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "lorica/nn/router.h"
@@ -13,6 +14,8 @@
 #include "lorica/tensor/tensor.h"
 
 namespace lorica {
+
+struct PeftConfig;
 
 // What a router consists of: "weight", then "bias" and "e_score_correction_bias" where it has them.
 struct RouterPart {
@@ -39,6 +42,10 @@ std::vector<SavedRouter> ListRouters(Module& root);
 // router lacks of which there are others.
 absl::StatusOr<std::vector<SavedRouter>> FitRouters(const std::vector<SavedTensor>& tensors,
                                                     Module& root, absl::string_view where);
+
+// InvalidArgument naming `where` for a router below `root` that `config` saves and `routers` lacks.
+absl::Status CheckSavedRouters(const PeftConfig& config, Module& root,
+                               const std::vector<SavedRouter>& routers, absl::string_view where);
 
 }  // namespace lorica
 

@@ -137,6 +137,10 @@ absl::Status CompareSaved(const StoredAdapter& got, const StoredAdapter& want) {
 
 }  // namespace
 
+bool IsOrEnds(absl::string_view path, absl::string_view name) {
+  return path == name || absl::EndsWith(path, absl::StrCat(".", name));
+}
+
 absl::string_view ExpertsOf(absl::string_view path) {
   const size_t dot = path.rfind('.');
   return dot == absl::string_view::npos ? absl::string_view() : path.substr(0, dot);

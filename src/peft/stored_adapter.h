@@ -78,6 +78,8 @@ struct StoredAdapter {
 // path.
 absl::string_view ExpertsOf(absl::string_view path);
 absl::string_view LastName(absl::string_view path);
+// `name` is `path`, or its end from a whole name on, as lists of modules name them.
+bool IsOrEnds(absl::string_view path, absl::string_view name);
 
 // "fused", "split" (gate and up have an A each) or "shared-outer" (experts share the A of gate and
 // up and the B of down); "" without experts.

@@ -9,15 +9,11 @@
 #include "absl/strings/str_split.h"
 #include "lorica/io/quoted.h"
 #include "lorica/nn/grouped_linear.h"
+#include "lorica/peft/stored_adapter.h"
 #include "lorica/tensor/status.h"
 
 namespace lorica {
 namespace {
-
-absl::string_view LastName(absl::string_view path) {
-  const size_t dot = path.rfind('.');
-  return dot == absl::string_view::npos ? path : path.substr(dot + 1);
-}
 
 bool HasName(absl::string_view path, absl::string_view name) {
   for (absl::string_view part : absl::StrSplit(path, '.')) {
@@ -55,7 +51,7 @@ bool GlobMatches(absl::string_view glob, absl::string_view text) {
 
 bool MatchesPath(absl::string_view pattern, absl::string_view path) {
   if (absl::StrContains(pattern, '*')) return GlobMatches(pattern, path);
-  return pattern == path || absl::EndsWith(path, absl::StrCat(".", pattern));
+  return IsOrEnds(path, pattern);
 }
 
 std::vector<std::string> DefaultTargets() { return {"*_proj", "kv_a_proj_with_mqa"}; }
@@ -90,9 +86,8 @@ size_t Distance(absl::string_view pattern, absl::string_view path) {
 
 // The stack of experts that the projection at `path` belongs to; empty for others.
 absl::string_view StackOf(absl::string_view path, AdapterHost::Kind kind) {
-  const size_t dot = path.rfind('.');
-  if (kind != AdapterHost::Kind::kGroupedLinear || dot == absl::string_view::npos) return {};
-  const absl::string_view stack = path.substr(0, dot);
+  if (kind != AdapterHost::Kind::kGroupedLinear) return {};
+  const absl::string_view stack = ExpertsOf(path);
   return LastName(stack) == "experts" ? stack : absl::string_view();
 }
 

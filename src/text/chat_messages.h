@@ -13,8 +13,8 @@ namespace lorica {
 // the form that Hugging Face shows to templates:
 // - fields that are null are left out;
 // - reasoning stands under "reasoning_content" and "thinking", whichever of "reasoning_content",
-// "thinking", "reasoning"
-//   it came under.
+//   "thinking", "reasoning" it came under;
+// - a part of content that calls its text "value" has it as "text" too.
 // Errors: InvalidArgument that starts with `where` and names the message.
 absl::StatusOr<jinja::Value> NormalizeMessages(const jinja::Value& messages,
                                                const std::string& where);

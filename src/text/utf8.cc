@@ -55,6 +55,19 @@ size_t FirstInvalidUtf8(absl::string_view text) {
   return offset;
 }
 
+std::string ValidUtf8(absl::string_view text) {
+  std::string valid;
+  while (!text.empty()) {
+    const size_t length = FirstInvalidUtf8(text);
+    valid.append(text.data(), length);
+    text.remove_prefix(length);
+    if (text.empty()) break;
+    valid += "\xEF\xBF\xBD";
+    text.remove_prefix(1);
+  }
+  return valid;
+}
+
 size_t FinishedUtf8(absl::string_view text) {
   // An unfinished sequence has at most three bytes so far.
   for (size_t back = 1; back <= std::min<size_t>(3, text.size()); ++back) {

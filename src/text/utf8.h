@@ -14,6 +14,9 @@ namespace lorica {
 // forms, nothing above U+10FFFF); text.size() where all of it does.
 size_t FirstInvalidUtf8(absl::string_view text);
 
+// `text` with U+FFFD for each byte that belongs to no character.
+std::string ValidUtf8(absl::string_view text);
+
 // Length of the longest prefix of `text` that isn't the beginning of an unfinished but still
 // well-formed sequence: what may be shown before more bytes arrive. Broken sequences count as
 // finished.

@@ -1,6 +1,7 @@
 // A GGUF file's tokenizer in the form of Hugging Face's files.
 #include <algorithm>
 #include <nlohmann/json.hpp>
+#include <string_view>
 #include <unordered_set>
 #include <vector>
 
@@ -10,7 +11,6 @@
 #include "lorica/tensor/status.h"
 #include "lorica/text/gguf_pretokenizers.h"
 #include "lorica/text/gguf_tokenizer.h"
-#include "lorica/text/sentencepiece_pipeline.h"
 #include "lorica/train/model_folder.h"
 
 namespace lorica::internal {
@@ -78,10 +78,10 @@ int32_t TypeOf(const GgufTokenizer& metadata, int64_t id) {
 // the same by the order of its entries.
 OrderedJson MergesOf(const GgufTokenizer& metadata) {
   struct Merge {
-    absl::string_view left, right;
+    std::string_view left, right;
     float score;
   };
-  std::unordered_set<std::string> joined;  // what a symbol can be
+  std::unordered_set<std::string_view> joined;  // what a symbol can be
   const auto is_normal = [&](size_t id) {
     return TypeOf(metadata, static_cast<int64_t>(id)) == kGgufTokenNormal;
   };
@@ -91,11 +91,11 @@ OrderedJson MergesOf(const GgufTokenizer& metadata) {
   std::vector<Merge> merges;
   for (size_t id = 0; id < metadata.tokens.size(); ++id) {
     if (!is_normal(id)) continue;
-    const absl::string_view piece = metadata.tokens[id];
+    const std::string_view piece = metadata.tokens[id];
     for (size_t cut = 1; cut < piece.size(); ++cut) {
       if ((static_cast<uint8_t>(piece[cut]) & 0xC0) == 0x80) continue;  // inside a character
-      const absl::string_view left = piece.substr(0, cut), right = piece.substr(cut);
-      if (joined.count(std::string(left)) > 0 && joined.count(std::string(right)) > 0) {
+      const std::string_view left = piece.substr(0, cut), right = piece.substr(cut);
+      if (joined.count(left) > 0 && joined.count(right) > 0) {
         merges.push_back({left, right, metadata.scores[id]});
       }
     }
@@ -143,7 +143,7 @@ OrderedJson UnknownPiece(const GgufTokenizer& metadata, bool pieces) {
   if (!pieces) return nullptr;
   if (metadata.unk_id.has_value()) return metadata.tokens[static_cast<size_t>(*metadata.unk_id)];
   for (size_t id = 0; id < metadata.tokens.size(); ++id) {
-    if (TypeOf(metadata, static_cast<int64_t>(id)) == static_cast<int32_t>(PieceType::kUnknown)) {
+    if (TypeOf(metadata, static_cast<int64_t>(id)) == kGgufTokenUnknown) {
       return metadata.tokens[id];
     }
   }
@@ -152,7 +152,7 @@ OrderedJson UnknownPiece(const GgufTokenizer& metadata, bool pieces) {
 
 bool HasBytes(const GgufTokenizer& metadata) {
   return std::any_of(metadata.token_types.begin(), metadata.token_types.end(),
-                     [](int32_t type) { return type == static_cast<int32_t>(PieceType::kByte); });
+                     [](int32_t type) { return type == kGgufTokenByte; });
 }
 
 // The parts of a tokenizer that its kind decides.
@@ -211,7 +211,7 @@ absl::StatusOr<TokenizerTexts> TokenizerTextsOfGguf(const GgufFile& file) {
     const std::string& piece = metadata.tokens[static_cast<size_t>(id)];
     if (!vocabulary.emplace(piece, id).second) continue;
     const int32_t type = TypeOf(metadata, id);
-    const bool unknown = pipeline.pieces && type == static_cast<int32_t>(PieceType::kUnknown);
+    const bool unknown = pipeline.pieces && type == kGgufTokenUnknown;
     if (type != kGgufTokenControl && type != kGgufTokenUserDefined && !unknown) continue;
     // In pieces a space has its mark: they are looked for once the text has, too.
     const bool normalized = pipeline.pieces && piece.find(kMark) != std::string::npos;

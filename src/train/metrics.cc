@@ -81,8 +81,8 @@ std::string FormatMetrics(const StepMetrics& m) {
   if (!m.loads.empty()) {
     absl::StrAppend(&line, ", \"expert_load\": [");
     for (const LayerLoad& layer : m.loads) {
-      absl::StrAppend(&line, &layer == &m.loads[0] ? "" : ", ", "{\"layer\": ", Quoted(layer.path),
-                      ", \"tokens\": [", absl::StrJoin(layer.load, ","), "]}");
+      absl::StrAppend(&line, &layer == &m.loads[0] ? "" : ", ", "{\"layer\": \"", layer.path,
+                      "\", \"tokens\": [", absl::StrJoin(layer.load, ","), "]}");
     }
     line += "]";
   }

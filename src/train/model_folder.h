@@ -59,7 +59,8 @@ absl::StatusOr<std::vector<uint8_t>> EncodeFloats(absl::string_view name, Stored
                                                   absl::Span<const float> values);
 
 // What WriteGgufAsFolder gives a tokenizer: the text of tokenizer.json and of
-// tokenizer_config.json. Unimplemented for a tokenizer other than byte-level BPE.
+// tokenizer_config.json. Unimplemented for one that is neither byte-level BPE nor
+// sentencepiece BPE.
 struct TokenizerTexts {
   std::string tokenizer;
   std::string config;

@@ -247,6 +247,9 @@ absl::Status Scorer::WriteGradients(double trained_weight) {
   for (const AdaptedModule& module : adapters_.modules()) {
     if (is_experts(module)) ++stacks[std::string(ExpertsOf(module.path))];
   }
+  const ExpertForm form = BaseFactsOf(model_->config()).form;
+  const AdapterLayout layout =
+      adapters_.experts_folded() ? AdapterLayout::kPeft3d : AdapterLayout::kPeft2d;
   std::vector<std::pair<std::string, Tensor>> kept;
   for (const AdaptedModule& module : adapters_.modules()) {
     const LoraFactors& factors = module.adapter->factors(0);
@@ -256,10 +259,8 @@ absl::Status Scorer::WriteGradients(double trained_weight) {
       kept.emplace_back(PeftKey(module, false), PeftTensor(module, b, false));
       continue;
     }
-    const AdapterLayout layout =
-        adapters_.experts_folded() ? AdapterLayout::kPeft3d : AdapterLayout::kPeft2d;
-    for (auto& tensor : ExpertTensors(module, a, b, layout, BaseFactsOf(model_->config()).form,
-                                      stacks[std::string(ExpertsOf(module.path))])) {
+    for (auto& tensor :
+         ExpertTensors(module, a, b, layout, form, stacks[std::string(ExpertsOf(module.path))])) {
       kept.push_back(std::move(tensor));
     }
   }

@@ -122,13 +122,10 @@ absl::Status LoadInitialAdapter(SftSetup& setup) {
   return absl::OkStatus();
 }
 
-// Routers that are trained in place, or whose correction bias moves.
-absl::Status PrepareRouters(SftSetup& setup, bool with_weights) {
+absl::Status TrainRouters(SftSetup& setup, const std::vector<SavedRouter>& routers,
+                          bool with_weights) {
   const SftOptions& options = setup.options;
-  if (!SavesRouters(options)) return absl::OkStatus();
-  std::vector<SavedRouter> routers = ListRouters(*setup.model);
   for (const SavedRouter& router : routers) {
-    if (!options.train_router) break;
     if (std::any_of(setup.adapters.modules().begin(), setup.adapters.modules().end(),
                     [&](const AdaptedModule& module) { return module.host == router.router; })) {
       return absl::InvalidArgumentError(
@@ -146,6 +143,16 @@ absl::Status PrepareRouters(SftSetup& setup, bool with_weights) {
       setup.router_parameters += parameter->numel();
       if (with_weights) parameter->MakeTrainable();
     }
+  }
+  return absl::OkStatus();
+}
+
+// Routers that are trained in place, or whose correction bias moves.
+absl::Status PrepareRouters(SftSetup& setup, bool with_weights) {
+  if (!SavesRouters(setup.options)) return absl::OkStatus();
+  std::vector<SavedRouter> routers = ListRouters(*setup.model);
+  if (setup.options.train_router) {
+    LORICA_RETURN_IF_ERROR(TrainRouters(setup, routers, with_weights));
   }
   if (with_weights) setup.adapters.set_routers(std::move(routers));
   return absl::OkStatus();

@@ -7,7 +7,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "lorica/nn/families/expert_fields.h"
-#include "lorica/nn/families/layer_pattern.h"
+#include "lorica/nn/families/gguf_fields.h"
 #include "lorica/tensor/status.h"
 
 namespace lorica::internal {
@@ -24,23 +24,6 @@ constexpr absl::string_view kKeys[] = {"expert_count",
                                        "expert_weights_norm",
                                        "expert_weights_scale",
                                        "leading_dense_block_count"};
-
-template <typename... Parts>
-absl::Status Wrong(const GgufFile& file, const std::string& key, const Parts&... parts) {
-  return absl::InvalidArgumentError(absl::StrCat(file.where(), ": ", key, ": ", parts...));
-}
-
-absl::StatusOr<int64_t> Bounded(const GgufFile& file, const std::string& key, int64_t least,
-                                int64_t most) {
-  LORICA_ASSIGN_OR_RETURN(const int64_t value, file.GetI64(key));
-  if (value >= least && value <= most) return value;
-  return Wrong(file, key, "expected a number from ", least, " to ", most, ", found ", value);
-}
-
-// 0 where the key is absent.
-absl::StatusOr<int64_t> BoundedOrZero(const GgufFile& file, const std::string& key, int64_t most) {
-  return file.Has(key) ? Bounded(file, key, 0, most) : absl::StatusOr<int64_t>(0);
-}
 
 // The length of a row of the first such tensor; 0 without one. Early files have no key for a width.
 int64_t RowLength(const GgufFile& file, absl::string_view name) {
@@ -173,35 +156,6 @@ absl::Status ReadGgufExperts(const GgufFile& file, const std::string& prefix,
   LORICA_RETURN_IF_ERROR(ReadShared(file, prefix, rules, moe));
   LORICA_ASSIGN_OR_RETURN(const std::vector<bool> sparse, ReadSparse(file, prefix, config));
   SetSparse(sparse, config);
-  return absl::OkStatus();
-}
-
-absl::Status ReadGgufWindows(const GgufFile& file, const std::string& prefix, int64_t period,
-                             ModelConfig& config) {
-  const std::string window_key = prefix + "attention.sliding_window";
-  const std::string pattern_key = prefix + "attention.sliding_window_pattern";
-  LORICA_ASSIGN_OR_RETURN(const int64_t window, BoundedOrZero(file, window_key, int64_t{1} << 31));
-  if (window == 0) return absl::OkStatus();
-  std::vector<bool> sliding;
-  const absl::StatusOr<std::vector<int64_t>> flags = file.GetInts(pattern_key);
-  if (flags.ok()) {
-    if (static_cast<int64_t>(flags->size()) != config.layers) {
-      return Wrong(file, pattern_key, "expected a flag for each of ", config.layers,
-                   " layers, found ", flags->size());
-    }
-    for (const int64_t flag : *flags) sliding.push_back(flag != 0);
-  } else {
-    if (file.Has(pattern_key)) {
-      LORICA_ASSIGN_OR_RETURN(period, BoundedOrZero(file, pattern_key, config.layers));
-    } else if (period < 0) {
-      return Wrong(file, window_key, "expected ", pattern_key,
-                   " beside it, which says for which layers it is meant, found none");
-    }
-    sliding = AllButEach(period, config.layers);
-  }
-  std::vector<LayerConfig> layers = LayersOf(config);
-  for (size_t i = 0; i < layers.size(); ++i) layers[i].window = sliding[i] ? window : 0;
-  SetLayers(std::move(layers), config);
   return absl::OkStatus();
 }
 

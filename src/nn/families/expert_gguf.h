@@ -42,12 +42,6 @@ absl::StatusOr<GgufGating> ReadGgufGating(const GgufFile& file, const std::strin
 // Some block has a tensor of that name.
 bool HasBlockTensor(const GgufFile& file, absl::string_view name);
 
-// attention.sliding_window, and which layers have it by attention.sliding_window_pattern: a flag
-// per layer, or a period of which the last layer sees all. `period` is meant where the key is
-// absent; below 0 it must be there.
-absl::Status ReadGgufWindows(const GgufFile& file, const std::string& prefix, int64_t period,
-                             ModelConfig& config);
-
 }  // namespace lorica::internal
 
 #endif  // LORICA_NN_FAMILIES_EXPERT_GGUF_H_

@@ -17,9 +17,6 @@ constexpr absl::string_view kKeys[] = {
     "num_experts",          "num_experts_per_tok", "num_local_experts",      "output_router_logits",
     "router_aux_loss_coef", "sliding_window",      "swiglu_alpha",           "swiglu_limit"};
 
-constexpr absl::string_view kGgufKeys[] = {"attention.sliding_window",
-                                           "attention.sliding_window_pattern"};
-
 void Shape(ModelConfig& config) {
   config.qkv_bias = config.o_bias = true;
   config.attention_sinks = true;
@@ -93,7 +90,7 @@ const Family& GptOssFamily() {
                                      .read_json = ReadJson,
                                      .write_json = WriteJson,
                                      .transposed_experts = true,
-                                     .gguf_keys = kGgufKeys,
+                                     .gguf_keys = kGgufWindowKeys,
                                      .read_gguf = ReadGguf,
                                      .gguf_experts = true,
                                      .gguf_post_attention_norm = true};

@@ -17,7 +17,6 @@ namespace {
 constexpr absl::string_view kIndexed = "indexed_attention";
 constexpr absl::string_view kFull = "full", kShared = "shared";
 
-// A flag per layer from a word each.
 // A word for each layer; predictors behind the last one may have words too.
 absl::Status CheckCount(const JsonObject& json, absl::string_view key,
                         const std::vector<std::string>& words, const ModelConfig& config) {
@@ -29,6 +28,7 @@ absl::Status CheckCount(const JsonObject& json, absl::string_view key,
                                       " layers, found ", words.size()));
 }
 
+// A flag per layer from a word each.
 absl::StatusOr<std::vector<bool>> SharedByWords(const JsonObject& json, absl::string_view key,
                                                 const std::vector<std::string>& words,
                                                 const ModelConfig& config) {
@@ -53,7 +53,9 @@ absl::StatusOr<std::vector<bool>> SharedByPattern(const JsonObject& json,
   if (json.Find(kKey)->is_string()) {
     LORICA_ASSIGN_OR_RETURN(const std::string pattern, json.String(kKey));
     for (const char letter : pattern) {
-      words.emplace_back(letter == 'F' ? kFull : letter == 'S' ? kShared : "another letter");
+      words.emplace_back(letter == 'F'   ? kFull
+                         : letter == 'S' ? kShared
+                                         : absl::string_view(&letter, 1));
     }
   } else {
     LORICA_ASSIGN_OR_RETURN(words, json.Strings(kKey));

@@ -7,6 +7,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "lorica/io/quoted.h"
+#include "lorica/nn/families/gguf_fields.h"
 #include "lorica/tensor/status.h"
 
 namespace lorica::internal {
@@ -97,6 +98,35 @@ void SetLayers(std::vector<LayerConfig> layers, ModelConfig& config) {
   const bool plain = std::all_of(layers.begin(), layers.end(),
                                  [](const LayerConfig& layer) { return layer == LayerConfig(); });
   config.layer_configs = plain ? std::vector<LayerConfig>() : std::move(layers);
+}
+
+absl::Status ReadGgufWindows(const GgufFile& file, const std::string& prefix, int64_t period,
+                             ModelConfig& config) {
+  const std::string window_key = prefix + "attention.sliding_window";
+  const std::string pattern_key = prefix + "attention.sliding_window_pattern";
+  LORICA_ASSIGN_OR_RETURN(const int64_t window, BoundedOrZero(file, window_key, int64_t{1} << 31));
+  if (window == 0) return absl::OkStatus();
+  std::vector<bool> sliding;
+  const absl::StatusOr<std::vector<int64_t>> flags = file.GetInts(pattern_key);
+  if (flags.ok()) {
+    if (static_cast<int64_t>(flags->size()) != config.layers) {
+      return Wrong(file, pattern_key, "expected a flag for each of ", config.layers,
+                   " layers, found ", flags->size());
+    }
+    for (const int64_t flag : *flags) sliding.push_back(flag != 0);
+  } else {
+    if (file.Has(pattern_key)) {
+      LORICA_ASSIGN_OR_RETURN(period, BoundedOrZero(file, pattern_key, config.layers));
+    } else if (period < 0) {
+      return Wrong(file, window_key, "expected ", pattern_key,
+                   " beside it, which says for which layers it is meant, found none");
+    }
+    sliding = AllButEach(period, config.layers);
+  }
+  std::vector<LayerConfig> layers = LayersOf(config);
+  for (size_t i = 0; i < layers.size(); ++i) layers[i].window = sliding[i] ? window : 0;
+  SetLayers(std::move(layers), config);
+  return absl::OkStatus();
 }
 
 }  // namespace lorica::internal

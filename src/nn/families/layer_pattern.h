@@ -7,6 +7,8 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "lorica/io/gguf.h"
 #include "lorica/io/json_file.h"
 #include "lorica/nn/model_config.h"
 
@@ -29,6 +31,15 @@ absl::Status SetWindows(const JsonObject& json, const std::vector<bool>& sliding
                         ModelConfig& config);
 // The same for every layer but each `period`-th, which sees all; period 0: every layer.
 std::vector<bool> AllButEach(int64_t period, int64_t layers);
+
+// Of GGUF files.
+inline constexpr absl::string_view kGgufWindowKeys[] = {"attention.sliding_window",
+                                                        "attention.sliding_window_pattern"};
+// attention.sliding_window, and which layers have it by attention.sliding_window_pattern: a flag
+// per layer, or a period of which the last layer sees all. `period` is meant where the key is
+// absent; below 0 it must be there.
+absl::Status ReadGgufWindows(const GgufFile& file, const std::string& prefix, int64_t period,
+                             ModelConfig& config);
 
 // layer_configs as a list of its own, and back: a list that says nothing becomes empty, so that
 // equal models have equal configurations.

@@ -12,9 +12,6 @@ namespace {
 
 constexpr absl::string_view kKeys[] = {"attention_bias", "mlp_bias"};
 
-constexpr absl::string_view kGgufKeys[] = {"attention.sliding_window",
-                                           "attention.sliding_window_pattern"};
-
 absl::Status ReadJson(const JsonObject& json, ModelConfig& config) {
   LORICA_ASSIGN_OR_RETURN(config.qkv_bias, json.BoolOr("attention_bias", false));
   config.o_bias = config.qkv_bias;
@@ -27,8 +24,7 @@ void WriteJson(const ModelConfig& config, OrderedJson& json) {
   json["mlp_bias"] = config.mlp_bias;
 }
 
-// Mistral has no architecture of its own in GGUF files.
-// Mistral and Mixtral go by this name too.
+// Mistral and Mixtral have no architecture of their own in GGUF files.
 absl::Status ReadGguf(const GgufFile& file, const std::string& prefix, ModelConfig& config) {
   LORICA_ASSIGN_OR_RETURN(const uint64_t experts, file.GetU64Or(prefix + "expert_count", 0));
   if (experts > 0) {
@@ -52,7 +48,7 @@ const Family& LlamaFamily() {
                                      .keys = kKeys,
                                      .read_json = ReadJson,
                                      .write_json = WriteJson,
-                                     .gguf_keys = kGgufKeys,
+                                     .gguf_keys = kGgufWindowKeys,
                                      .read_gguf = ReadGguf,
                                      .gguf_experts = true,
                                      .gguf_interleaves_rotation = true};

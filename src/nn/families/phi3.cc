@@ -30,14 +30,7 @@ void WriteJson(const ModelConfig& config, OrderedJson& json) {
 }
 
 absl::Status ReadGguf(const GgufFile& file, const std::string& prefix, ModelConfig& config) {
-  const std::string key = prefix + "attention.sliding_window";
-  if (!file.Has(key)) return absl::OkStatus();
-  std::vector<LayerConfig> layers = LayersOf(config);
-  for (LayerConfig& layer : layers) {
-    LORICA_ASSIGN_OR_RETURN(layer.window, file.GetI64(key));
-  }
-  SetLayers(std::move(layers), config);
-  return absl::OkStatus();
+  return ReadGgufWindows(file, prefix, 0, config);
 }
 
 }  // namespace

@@ -3,7 +3,6 @@
 // 2024; "Qwen3 technical report", 2025.
 #include <nlohmann/json.hpp>
 
-#include "lorica/nn/families/expert_gguf.h"
 #include "lorica/nn/families/family.h"
 #include "lorica/nn/families/layer_pattern.h"
 #include "lorica/tensor/status.h"
@@ -13,8 +12,6 @@ namespace {
 
 constexpr absl::string_view kQwen2Keys[] = {"layer_types", "max_window_layers", "sliding_window",
                                             "use_sliding_window"};
-constexpr absl::string_view kGgufKeys[] = {"attention.sliding_window",
-                                           "attention.sliding_window_pattern"};
 constexpr absl::string_view kQwen3Keys[] = {"attention_bias", "layer_types", "max_window_layers",
                                             "sliding_window", "use_sliding_window"};
 
@@ -80,7 +77,7 @@ const Family& Qwen2Family() {
                                      .keys = kQwen2Keys,
                                      .read_json = ReadQwen2,
                                      .write_json = WriteWindows,
-                                     .gguf_keys = kGgufKeys,
+                                     .gguf_keys = kGgufWindowKeys,
                                      .read_gguf = ReadGguf};
   return kFamily;
 }
@@ -94,7 +91,7 @@ const Family& Qwen3Family() {
                                      .keys = kQwen3Keys,
                                      .read_json = ReadQwen3,
                                      .write_json = WriteQwen3,
-                                     .gguf_keys = kGgufKeys,
+                                     .gguf_keys = kGgufWindowKeys,
                                      .read_gguf = ReadGguf};
   return kFamily;
 }

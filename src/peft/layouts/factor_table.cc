@@ -14,8 +14,6 @@
 namespace lorica::layouts {
 namespace {
 
-constexpr absl::string_view kPrefix = "base_model.model.";
-
 struct Suffix {
   FactorTable::Names names;
   absl::string_view text;
@@ -58,7 +56,7 @@ absl::StatusOr<FactorTable> FactorTable::Of(std::shared_ptr<const SafetensorsFil
   std::map<std::string, FactorPair> pairs;
   for (const SafetensorsEntry& entry : file.entries()) {
     absl::string_view module = entry.name;
-    if (names == Names::kPeft) absl::ConsumePrefix(&module, kPrefix);
+    if (names == Names::kPeft) absl::ConsumePrefix(&module, kPeftPrefix);
     if (names == Names::kPeft && absl::EndsWith(module, kBaseCopy)) {
       table.base_copies_.push_back(entry.name);
       continue;

@@ -1,12 +1,10 @@
 #include "lorica/peft/layouts/load_factor.h"
 
 #include <algorithm>
-#include <cmath>
 
 #include "absl/strings/str_cat.h"
 #include "lorica/io/quoted.h"
 #include "lorica/peft/layouts/factor_math.h"
-#include "lorica/tensor/backend.h"
 #include "lorica/tensor/status.h"
 
 namespace lorica::layouts {
@@ -27,9 +25,7 @@ absl::StatusOr<Tensor> LoadFactor(const StoredFactor& stored, int axes, Backend&
   Tensor tensor = Tensor::Empty(backend, Shape(stored.shape), dtype);
   LORICA_RETURN_IF_ERROR(ConvertElements(stored.type, stored.bytes, tensor.numel(), dtype,
                                          tensor.mutable_view().data));
-  // Squares of finite values fit a double, but for those of doubles.
-  if (!std::isfinite(backend.SumSquares(tensor.view())) &&
-      !(dtype == DType::kF64 && AllFinite(tensor))) {
+  if (!AllFinite(tensor)) {
     return absl::DataLossError(
         absl::StrCat(stored.where, ": expected finite values, found NaN or infinity"));
   }

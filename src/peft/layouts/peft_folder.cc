@@ -71,9 +71,8 @@ absl::StatusOr<std::vector<SavedTensor>> ReadSaved(const FactorTable& table,
         table.Load(*entry, static_cast<int>(entry->shape.size()), backend, dtype));
   }
   for (const std::string& name : config.saved_modules) {
-    if (std::any_of(tensors.begin(), tensors.end(), [&](const SavedTensor& tensor) {
-          return tensor.module == name || absl::EndsWith(tensor.module, absl::StrCat(".", name));
-        })) {
+    if (std::any_of(tensors.begin(), tensors.end(),
+                    [&](const SavedTensor& tensor) { return IsOrEnds(tensor.module, name); })) {
       continue;
     }
     return absl::InvalidArgumentError(
@@ -90,8 +89,7 @@ absl::Status CheckParameters(const FactorTable& table, const PeftLayoutConfig& c
   for (const std::string& name : config.target_parameters) {
     if (has_experts && !absl::EndsWith(name, ".weight")) continue;
     if (std::any_of(table.pairs().begin(), table.pairs().end(), [&](const FactorPair& pair) {
-          const std::string weight = absl::StrCat(pair.path, ".weight");
-          return weight == name || absl::EndsWith(weight, absl::StrCat(".", name));
+          return IsOrEnds(absl::StrCat(pair.path, ".weight"), name);
         })) {
       continue;
     }

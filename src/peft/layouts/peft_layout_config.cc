@@ -56,9 +56,7 @@ absl::Status ReadRecord(const JsonObject& record, PeftLayoutConfig& config) {
 
 bool PeftLayoutConfig::NamesParameter(absl::string_view path) const {
   return std::any_of(target_parameters.begin(), target_parameters.end(),
-                     [&](const std::string& name) {
-                       return path == name || absl::EndsWith(path, absl::StrCat(".", name));
-                     });
+                     [&](const std::string& name) { return IsOrEnds(path, name); });
 }
 
 bool PeftLayoutConfig::Names(absl::string_view path) const {

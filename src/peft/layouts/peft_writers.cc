@@ -16,8 +16,6 @@
 namespace lorica::layouts {
 namespace {
 
-constexpr absl::string_view kPrefix = "base_model.model.";
-
 // Leaf names that PEFT 0.21 takes for parts of experts in every model that has some; dense modules
 // of that name are reached there as parameters only.
 constexpr absl::string_view kTakenForExperts[] = {"gate_proj", "up_proj", "down_proj", "gate",
@@ -44,7 +42,7 @@ void AddDense(const StoredAdapter& adapter, bool as_parameters, PeftConfigText& 
   for (const StoredModule& module : adapter.modules) {
     if (module.kind == StoredModule::Kind::kExperts) continue;
     const bool embedding = module.kind == StoredModule::Kind::kEmbedding;
-    const std::string key = absl::StrCat(kPrefix, module.path);
+    const std::string key = absl::StrCat(kPeftPrefix, module.path);
     tensors.Add(absl::StrCat(key, embedding ? ".lora_embedding_A" : ".lora_A.weight"), module.a);
     tensors.Add(absl::StrCat(key, embedding ? ".lora_embedding_B" : ".lora_B.weight"), module.b);
     std::string name = module.path;
@@ -61,7 +59,7 @@ void AddDense(const StoredAdapter& adapter, bool as_parameters, PeftConfigText& 
 absl::Status WriteFolder(const StoredAdapter& adapter, PeftConfigText text, TensorList tensors,
                          const std::string& folder, FileSystem& files) {
   for (const SavedTensor& saved : adapter.saved) {
-    tensors.Add(absl::StrCat(kPrefix, saved.module, ".", saved.name), saved.values);
+    tensors.Add(absl::StrCat(kPeftPrefix, saved.module, ".", saved.name), saved.values);
     std::vector<std::string>& names = text.modules_to_save;
     if (names.empty() || names.back() != saved.module) names.push_back(saved.module);
   }
@@ -179,8 +177,8 @@ absl::Status WritePeft2d(const StoredAdapter& adapter, const std::string& folder
       text.SetPattern(absl::StrCat(single, ".[0-9]+.", leaf), f.rank(), f.alpha);
       for (int64_t e = 0; e < factors.experts; ++e) {
         const std::string module = absl::StrCat(single, ".", e, ".", leaf);
-        tensors.Add(absl::StrCat(kPrefix, module, ".lora_A.weight"), Plane(f.a, e));
-        tensors.Add(absl::StrCat(kPrefix, module, ".lora_B.weight"), Plane(f.b, e));
+        tensors.Add(absl::StrCat(kPeftPrefix, module, ".lora_A.weight"), Plane(f.a, e));
+        tensors.Add(absl::StrCat(kPeftPrefix, module, ".lora_B.weight"), Plane(f.b, e));
         names.insert(absl::StrCat("experts.", e, ".", leaf));
       }
     }
@@ -228,7 +226,7 @@ absl::Status WritePeft3d(const StoredAdapter& adapter, AdapterLayout layout,
         b = a.Transpose(1, 2);
         a = first;
       }
-      const std::string key = absl::StrCat(kPrefix, path, gate_up && both ? ".base_layer" : "");
+      const std::string key = absl::StrCat(kPeftPrefix, path, gate_up && both ? ".base_layer" : "");
       tensors.Add(absl::StrCat(key, ".lora_A.weight"), FoldedA(a));
       tensors.Add(absl::StrCat(key, ".lora_B.weight"), FoldedB(b));
       const std::string name = absl::StrCat(path, ".", Name(projection));
@@ -267,8 +265,8 @@ absl::Status WriteSglang(const StoredAdapter& adapter, bool shared_outer, const 
         }
       }
       const std::string name = absl::StrCat(path, ".", Name(projection));
-      tensors.Add(absl::StrCat(kPrefix, name, ".lora_A.weight"), a);
-      tensors.Add(absl::StrCat(kPrefix, name, ".lora_B.weight"), b);
+      tensors.Add(absl::StrCat(kPeftPrefix, name, ".lora_A.weight"), a);
+      tensors.Add(absl::StrCat(kPeftPrefix, name, ".lora_B.weight"), b);
       text.target_modules.push_back(name);
     }
   }

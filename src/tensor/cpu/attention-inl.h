@@ -9,7 +9,7 @@
 // isn't left. What bounds the loop stays the product of queries and keys: queries choose each for
 // themselves, so gathering keys would read D values from memory for D multiply-adds, where a tile
 // here reads them once for six rows from the first-level cache. Blocks that no query of a task is
-// left a key of are skipped, unpacked, and so are tiles.
+// left a key of are skipped, unpacked, and so are tiles; the backward pass skips tiles alone.
 #if defined(LORICA_TENSOR_CPU_ATTENTION_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef LORICA_TENSOR_CPU_ATTENTION_INL_H_
 #undef LORICA_TENSOR_CPU_ATTENTION_INL_H_
