@@ -2,8 +2,9 @@
 """Adds up test cases over the executables of one `meson test` run.
 
 Reads meson-logs/testlog.json. A GoogleTest executable counts by its cases, any other test as one. An executable that
-dies, or fails without naming a failed case (a leak found at exit, a time limit), counts as one failure more. The last
-line printed is "N passed, N failed, N skipped"; the status is 1 when something failed or nothing ran.
+dies, or fails without naming a failed case (a leak found at exit, a time limit), counts as one failure more. Each
+failure is named, with the end of what it printed. The last line is "N passed, N failed, N skipped"; the status is 1
+when something failed or nothing ran.
 """
 
 import json
@@ -13,6 +14,7 @@ import sys
 BANNER = re.compile(r'^\[==========\] Running \d+ test', re.MULTILINE)
 CASE = re.compile(r'^\[ +(OK|FAILED|SKIPPED) +\] (\S+?)(?:, where .*)? \(\d+ ms', re.MULTILINE)
 GOOD_RESULTS = ('OK', 'EXPECTEDFAIL')
+SHOWN_LINES = 40
 
 
 def count(record):
@@ -30,16 +32,26 @@ def count(record):
     return kinds.count('OK'), len(failures), kinds.count('SKIPPED'), failures
 
 
+def printed(record, name):
+    """Returns the last lines that a failure named by count() printed: those of its case, or of the whole program."""
+    text = record.get('stdout') or ''
+    case = re.escape(name.rpartition(': ')[2])
+    found = re.search(rf'^\[ RUN +\] {case}\n(.*?)^\[ +FAILED +\] {case}\b', text, re.MULTILINE | re.DOTALL)
+    lines = found[1].splitlines() if found else text.splitlines() + (record.get('stderr') or '').splitlines()
+    return lines[-SHOWN_LINES:]
+
+
 def main():
     passed = failed = skipped = 0
-    names = []
     with open(sys.argv[1], encoding='utf-8') as log:
         for line in log:
-            one = count(json.loads(line))
+            record = json.loads(line)
+            one = count(record)
             passed, failed, skipped = passed + one[0], failed + one[1], skipped + one[2]
-            names += one[3]
-    for name in names:
-        print('failed:', name)
+            for name in one[3]:
+                print('failed:', name)
+                for shown in printed(record, name):
+                    print('  |', shown)
     print(f'{passed} passed, {failed} failed, {skipped} skipped')
     return 1 if failed or passed + failed + skipped == 0 else 0
 

@@ -92,13 +92,15 @@ class Prefixes {
   const std::optional<std::tm>& now_;
 };
 
-// Where each of `turns` stands in the whole conversation; false where the template rewrites it.
+// Where each of `turns` stands in the whole conversation, one behind the other; false where the
+// template rewrites it.
 absl::StatusOr<bool> FindInWhole(const Prefixes& prefixes, const std::vector<Turn>& turns,
                                  RenderedConversation* whole) {
+  size_t end = 0;
   for (const Turn& turn : turns) {
     LORICA_ASSIGN_OR_RETURN(const std::string before, prefixes.Render(turn.message, true));
-    if (!absl::StartsWith(whole->text, before)) return false;
-    size_t end = whole->text.size();
+    if (before.size() < end || !absl::StartsWith(whole->text, before)) return false;
+    end = whole->text.size();
     if (turn.message + 1 < prefixes.size()) {
       LORICA_ASSIGN_OR_RETURN(const std::string through, prefixes.Render(turn.message + 1, false));
       if (through.size() < before.size() || !absl::StartsWith(whole->text, through)) return false;

@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
-"""Runs one fuzz target for LORICA_FUZZ_SECONDS (default 12) from small valid files of its format.
+"""Runs one fuzz target from small valid files of its format.
 
 usage: run_fuzz.py FORMAT PROGRAM. An input that crashes, leaks, hangs or takes too much memory is kept in the current
-folder as FORMAT-crash-..., and the status is not 0.
+folder as FORMAT-crash-..., and the status is not 0. As a test it always tries the same inputs; to search for others:
+LORICA_FUZZ_SECONDS=600 LORICA_FUZZ_SEED=0 run_fuzz.py ... (seed 0: another one each time).
 """
 
 import gzip
@@ -189,16 +190,21 @@ SEEDS = {
                        for compress in (lambda text: gzip.compress(text, mtime=0), lzma.compress, zstd)]),
 }
 
+RUNS = 50000
+
 
 def main():
     name, program = sys.argv[1:]
-    seconds = os.environ.get('LORICA_FUZZ_SECONDS', '12')
+    seconds = os.environ.get('LORICA_FUZZ_SECONDS')
+    seed = os.environ.get('LORICA_FUZZ_SEED', '1')
+    # A test ends after so many inputs, not after a time: a faster machine tries no more of them than a slower one.
+    limit = f'-runs={RUNS}' if seconds is None else f'-max_total_time={seconds}'
     with tempfile.TemporaryDirectory() as corpus:
-        for number, seed in enumerate(SEEDS[name]()):
-            with open(os.path.join(corpus, f'seed-{number}'), 'wb') as file:
-                file.write(seed)
+        for number, valid in enumerate(SEEDS[name]()):
+            with open(os.path.join(corpus, f'valid-{number}'), 'wb') as file:
+                file.write(valid)
         # A small file must not cost seconds or gigabytes, whatever it claims.
-        command = [program, f'-max_total_time={seconds}', '-timeout=10', '-rss_limit_mb=1024', '-malloc_limit_mb=512',
+        command = [program, limit, f'-seed={seed}', '-timeout=10', '-rss_limit_mb=1024', '-malloc_limit_mb=512',
                    '-max_len=8192', '-print_final_stats=1', f'-artifact_prefix={name}-', corpus]
         # Not handed on as it is: libFuzzer's 77 for a crash means "skipped" to Meson.
         sys.exit(1 if subprocess.run(command, check=False).returncode else 0)

@@ -45,6 +45,16 @@ class CountTest(unittest.TestCase):
     def test_an_executable_that_never_starts_is_a_failure(self):
         self.assertEqual(count_tests.count(record('FAIL', gtest=False))[:3], (0, 1, 0))
 
+    def test_a_failure_shows_what_its_case_printed(self):
+        text = ('[ RUN      ] A.One\nexpected 1\n[  FAILED  ] A.One (3 ms)\n[ RUN      ] A.OneMore\nfine\n'
+                '[       OK ] A.OneMore (0 ms)\n[  FAILED  ] A.One\n')
+        self.assertEqual(count_tests.printed(record('FAIL', text), 'unit / io: A.One'), ['expected 1'])
+
+    def test_a_crash_shows_the_end_of_what_the_program_printed(self):
+        crash = record('FAIL', '[ RUN      ] A.Two\n') | {'stderr': 'line\n' * 100 + 'Segmentation fault\n'}
+        shown = count_tests.printed(crash, count_tests.count(crash)[3][0])
+        self.assertEqual((len(shown), shown[-1]), (count_tests.SHOWN_LINES, 'Segmentation fault'))
+
 
 if __name__ == '__main__':
     unittest.main()

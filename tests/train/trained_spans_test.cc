@@ -127,6 +127,12 @@ TEST_F(TrainedSpansTest, RewrittenTurnsBecomeAnExampleEach) {
       "u:q;a:[a;]");
 }
 
+// Found by fuzzing: each turn alone would be the whole text, so that spans overlapped.
+TEST_F(TrainedSpansTest, TurnsThatATemplateWritesOneOverTheOtherBecomeAnExampleEach) {
+  const ChatTemplate chat_template = TemplateOf("{% if not add_generation_prompt %}abc{% endif %}");
+  EXPECT_EQ(Mark(kChat, chat_template), "[abc]\n---\n[abc]");
+}
+
 TEST_F(TrainedSpansTest, OnlyTrainedTurnsBecomeExamples) {
   EXPECT_EQ(
       Mark(
