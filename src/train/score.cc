@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <map>
 #include <memory>
 #include <numeric>
 #include <optional>
@@ -15,11 +14,11 @@
 #include "lorica/io/atomic_commit.h"
 #include "lorica/io/safetensors.h"
 #include "lorica/nn/model_loader.h"
-#include "lorica/peft/expert_files.h"
 #include "lorica/peft/layouts/base_facts.h"
 #include "lorica/peft/peft_files.h"
 #include "lorica/tensor/cpu_backend.h"
 #include "lorica/tensor/status.h"
+#include "lorica/train/adapter_gradients.h"
 #include "lorica/train/batch.h"
 #include "lorica/train/data_files.h"
 #include "lorica/train/exit_status.h"
@@ -98,7 +97,6 @@ class Scorer {
   absl::StatusOr<std::vector<RecordScore>> ScorePass(int64_t first,
                                                      absl::Span<const TrainingSequence> sequences);
   absl::Status AddGradients(absl::Span<const TrainingSequence> sequences);
-  absl::Status WriteGradients(double trained_weight);
 
   const ScoreOptions& options_;
   FileSystem& files_;
@@ -126,6 +124,7 @@ absl::Status Scorer::Load() {
   if (!options_.adapter.empty()) {
     LORICA_ASSIGN_OR_RETURN(
         adapters_, AsInputError(LoadPeftAdapter(options_.adapter, *model_, *backend_, compute_)));
+    if (!options_.gradients.empty()) MakeRoutersTrainable(adapters_);
   }
   LORICA_ASSIGN_OR_RETURN(text_, LoadModelText(options_.model, options_.chat_template));
   LORICA_ASSIGN_OR_RETURN(const std::vector<std::string> files,
@@ -231,49 +230,6 @@ absl::Status Scorer::AddGradients(absl::Span<const TrainingSequence> sequences) 
   return absl::OkStatus();
 }
 
-absl::Status Scorer::WriteGradients(double trained_weight) {
-  const auto mean_of = [&](const Tensor& factor) {
-    const Tensor& sum = GradAccumulator(factor);
-    Tensor mean = Tensor::Empty(*backend_, sum.shape(), sum.dtype());
-    if (sum.numel() > 0) {
-      backend_->Affine(sum.view(), 1 / trained_weight, 0, mean.mutable_view());
-    }
-    return mean;
-  };
-  const auto is_experts = [](const AdaptedModule& module) {
-    return module.host->kind() == AdapterHost::Kind::kGroupedLinear;
-  };
-  std::map<std::string, int> stacks;  // adapted ones of each layer's experts
-  for (const AdaptedModule& module : adapters_.modules()) {
-    if (is_experts(module)) ++stacks[std::string(ExpertsOf(module.path))];
-  }
-  const ExpertForm form = BaseFactsOf(model_->config()).form;
-  const AdapterLayout layout =
-      adapters_.experts_folded() ? AdapterLayout::kPeft3d : AdapterLayout::kPeft2d;
-  std::vector<std::pair<std::string, Tensor>> kept;
-  for (const AdaptedModule& module : adapters_.modules()) {
-    const LoraFactors& factors = module.adapter->factors(0);
-    const Tensor a = mean_of(factors.a), b = mean_of(factors.b);
-    if (!is_experts(module)) {
-      kept.emplace_back(PeftKey(module, true), PeftTensor(module, a, true));
-      kept.emplace_back(PeftKey(module, false), PeftTensor(module, b, false));
-      continue;
-    }
-    for (auto& tensor :
-         ExpertTensors(module, a, b, layout, form, stacks[std::string(ExpertsOf(module.path))])) {
-      kept.push_back(std::move(tensor));
-    }
-  }
-  std::vector<SafetensorsTensor> tensors;
-  for (const auto& [key, tensor] : kept) {
-    tensors.push_back({key,
-                       tensor.dtype() == DType::kF64 ? StoredType::kF64 : StoredType::kF32,
-                       {tensor.shape().begin(), tensor.shape().end()},
-                       BytesOf(tensor)});
-  }
-  return WriteSafetensors(files_, options_.gradients, tensors, {{"format", "pt"}});
-}
-
 absl::StatusOr<ScoreTotals> Scorer::Run(const std::function<void(const RecordScore&)>& on_record,
                                         const std::function<bool()>& cancelled) {
   std::vector<int64_t> lengths;
@@ -309,7 +265,9 @@ absl::StatusOr<ScoreTotals> Scorer::Run(const std::function<void(const RecordSco
   totals.loss = loss_sum / weight_sum;
   totals.perplexity = std::exp(totals.loss);
   if (!options_.gradients.empty()) {
-    LORICA_RETURN_IF_ERROR(AsRunError(WriteGradients(weight_sum)));
+    LORICA_RETURN_IF_ERROR(
+        AsRunError(WriteAdapterGradients(adapters_, BaseFactsOf(model_->config()).form,
+                                         1 / weight_sum, *backend_, files_, options_.gradients)));
   }
   if (logits_.has_value()) {
     LORICA_RETURN_IF_ERROR(AsRunError(logits_->Finish()));
@@ -343,7 +301,7 @@ void VisitScoreOptions(ScoreOptions& o, OptionVisitor& v) {
        o.logits);
   v.On({.name = "gradients",
         .group = kInput,
-        .help = "safetensors file with the gradient of the mean loss for every adapter tensor",
+        .help = "safetensors file with the gradient of the mean loss for every factor and router",
         .default_text = "none"},
        o.gradients);
   v.On({.name = "max-length", .group = kData, .help = "tokens of a record, at most; 0: no limit"},

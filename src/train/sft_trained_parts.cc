@@ -5,6 +5,7 @@
 #include "absl/strings/str_cat.h"
 #include "lorica/io/crc32c.h"
 #include "lorica/io/quoted.h"
+#include "lorica/nn/router.h"
 #include "lorica/peft/peft_files.h"
 #include "lorica/peft/target_pattern.h"
 #include "lorica/tensor/status.h"
@@ -158,6 +159,24 @@ absl::Status PrepareRouters(SftSetup& setup, bool with_weights) {
   return absl::OkStatus();
 }
 
+// The balancing loss has a gradient for what stands in or before a router.
+absl::Status CheckBalancing(SftSetup& setup) {
+  if (setup.options.aux_loss == 0 || setup.options.train_router) return absl::OkStatus();
+  bool trained = false, reached = false;
+  ForEachModule(*setup.model, [&](const std::string&, Module& module) {
+    if (const auto* host = dynamic_cast<AdapterHost*>(&module)) {
+      for (const AdaptedModule& adapted : setup.adapters.modules()) {
+        trained = trained || adapted.host == host;
+      }
+    }
+    reached = reached || (trained && dynamic_cast<nn::Router*>(&module) != nullptr);
+  });
+  if (reached) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      "--aux-loss: expected something that trains in or before a router, found nothing that the "
+      "balancing loss reaches; use --train-router or another --target");
+}
+
 }  // namespace
 
 absl::Status CheckExpertOptions(const SftOptions& options, const ModelConfig& model) {
@@ -198,6 +217,7 @@ absl::Status MakeTrainableParts(SftSetup& setup, bool with_weights) {
   }
   if (!options.init_adapter.empty()) {
     LORICA_RETURN_IF_ERROR(LoadInitialAdapter(setup));
+    LORICA_RETURN_IF_ERROR(CheckBalancing(setup));
     return PrepareRouters(setup, with_weights);
   }
   LoraConfig config = LoraConfigOf(options, model.config());
@@ -212,6 +232,7 @@ absl::Status MakeTrainableParts(SftSetup& setup, bool with_weights) {
       setup.adapters,
       AsOptionError(InjectLora(model, *setup.backend, ComputeTypeOf(options), config)));
   for (const std::string& note : setup.adapters.notes()) setup.notes.push_back(note);
+  LORICA_RETURN_IF_ERROR(CheckBalancing(setup));
   return PrepareRouters(setup, with_weights);
 }
 

@@ -418,6 +418,12 @@ TEST_F(ExpertTraining, OptionsThatWouldHaveNoEffectAreRefused) {
     moe.router_bias_update = rate;
     EXPECT_THAT(message(moe), HasSubstr("--router-bias-update"));
   }
+  for (const char* behind : {"lm_head", "*.layers.2.mlp.experts"}) {
+    moe = MoeOptions("moe");
+    moe.target = {behind};
+    moe.aux_loss = 0.01;
+    EXPECT_THAT(message(moe), HasSubstr("--aux-loss: expected something that trains")) << behind;
+  }
   moe = MoeOptions("moe");
   moe.lora_rank = 0;
   moe.target.clear();
