@@ -46,11 +46,23 @@ struct DatasetOptions : ExampleOptions {
   std::function<bool()> cancelled;
 };
 
+// Records of one kind.
+struct RecordCount {
+  int64_t count = 0;
+  std::string first;  // "train.jsonl, line 3"
+
+  void Add(const std::string& where) {
+    if (count++ == 0) first = where;
+  }
+};
+
 struct DatasetStatistics {
   RecordFormat format = RecordFormat::kText;
   int64_t records = 0;         // read
   int64_t split_records = 0;   // of which the template made several examples each,
   int64_t split_examples = 0;  // these together
+  // Of records: the chat template writes none of their tools, or leaves out calls of a message.
+  RecordCount unwritten_tools, unwritten_calls;
   // Of examples: a record is one where it isn't split.
   int64_t dropped = 0;                            // longer than max_length, with Overlong::kDrop
   int64_t truncated = 0;                          // cut to max_length

@@ -90,7 +90,7 @@ class Dataset::Loader {
     size_t first = 0;
     if (!format_.has_value()) {
       // The first record of all says what format the others must have.
-      encoded_[0] = data_.encoder_.Encode(round[0], std::nullopt);
+      encoded_[0] = data_.encoder_.Encode(round[0], std::nullopt, /*find_unwritten=*/true);
       LORICA_RETURN_IF_ERROR(encoded_[0].status());
       format_ = encoded_[0]->format;
       first = 1;
@@ -100,7 +100,7 @@ class Dataset::Loader {
     const auto encode = [&](int64_t task, int) {
       const size_t i = first + static_cast<size_t>(task);
       try {
-        encoded_[i] = data_.encoder_.Encode(round[i], format_);
+        encoded_[i] = data_.encoder_.Encode(round[i], format_, /*find_unwritten=*/true);
       } catch (...) {
         thrown[i] = std::current_exception();
       }
@@ -120,6 +120,8 @@ class Dataset::Loader {
     DatasetStatistics& statistics = data_.statistics_;
     ends_.resize(raw.file, data_.index_.size());
     ++statistics.records;
+    if (encoded.unwritten.tools) statistics.unwritten_tools.Add(raw.where);
+    if (encoded.unwritten.tool_calls) statistics.unwritten_calls.Add(raw.where);
     const bool split = encoded.examples.size() > 1;
     if (split) {
       ++statistics.split_records;

@@ -57,11 +57,13 @@ absl::StatusOr<std::vector<float>> LabelWeights(const std::string& where,
 }  // namespace
 
 absl::StatusOr<EncodedRecord> RecordEncoder::Encode(const RawRecord& raw,
-                                                    std::optional<RecordFormat> format) const {
+                                                    std::optional<RecordFormat> format,
+                                                    bool find_unwritten) const {
   LORICA_ASSIGN_OR_RETURN(const Record record, ParseRecord(raw, format));
   LORICA_ASSIGN_OR_RETURN(std::vector<TokenizedRecord> tokenized, tokenizer_.Tokenize(record));
   EncodedRecord encoded;
   encoded.format = record.format;
+  if (find_unwritten) encoded.unwritten = tokenizer_.FindUnwritten(record);
   for (TokenizedRecord& example : tokenized) {
     LORICA_RETURN_IF_ERROR(CheckVocabulary(raw.where, example, options_.vocab_size));
     EncodedExample& result = encoded.examples.emplace_back();

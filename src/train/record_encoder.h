@@ -39,6 +39,7 @@ struct EncodedExample {
 struct EncodedRecord {
   RecordFormat format = RecordFormat::kText;
   std::vector<EncodedExample> examples;
+  UnwrittenCalls unwritten;  // where they were looked for
 };
 
 // Const and thread-safe. The same text always gives the same examples.
@@ -50,8 +51,8 @@ class RecordEncoder {
       : tokenizer_(tokenizer, chat_template, options.tokenize), options_(options) {}
 
   // `format` as for ParseRecord. Errors name the record.
-  absl::StatusOr<EncodedRecord> Encode(const RawRecord& raw,
-                                       std::optional<RecordFormat> format) const;
+  absl::StatusOr<EncodedRecord> Encode(const RawRecord& raw, std::optional<RecordFormat> format,
+                                       bool find_unwritten = false) const;
 
  private:
   RecordTokenizer tokenizer_;

@@ -155,6 +155,18 @@ absl::Status Mix(SftSetup& setup) {
   return absl::OkStatus();
 }
 
+// What the chat template passes over would be missing from the training without a word.
+void NoteUnwritten(const DatasetStatistics& data, std::vector<std::string>* notes) {
+  const auto note = [&](const RecordCount& records, absl::string_view what) {
+    if (records.count == 0) return;
+    notes->push_back(
+        absl::StrCat("the chat template ", what, " of ", records.count, " of ", data.records,
+                     " records, so they aren't trained on (the first: ", records.first, ")"));
+  };
+  note(data.unwritten_tools, "writes none of the tools");
+  note(data.unwritten_calls, "leaves out tool calls");
+}
+
 std::string JoinNames(const std::vector<std::string>& paths) { return absl::StrJoin(paths, ", "); }
 
 absl::Status LoadData(SftSetup& setup, bool with_weights, const SftCallbacks& callbacks) {
@@ -180,6 +192,7 @@ absl::Status LoadData(SftSetup& setup, bool with_weights, const SftCallbacks& ca
       absl::StrCat("reading ",
                    paths.size() == 1 ? paths[0] : absl::StrCat(paths.size(), " data files")));
   LORICA_ASSIGN_OR_RETURN(setup.train, LoadDataset(paths, *setup.text, data));
+  NoteUnwritten(setup.train->statistics(), &setup.notes);
   LORICA_RETURN_IF_ERROR(Mix(setup));
 
   std::vector<std::string> held_out = files.valid;

@@ -85,6 +85,12 @@ absl::StatusOr<std::vector<TokenizedRecord>> RecordTokenizer::TokenizeMessages(
   return examples;
 }
 
+UnwrittenCalls RecordTokenizer::FindUnwritten(const Record& record) const {
+  if (!record.has_messages || chat_template_ == nullptr) return {};
+  const Value messages = chat_template_->Readable(record.messages, record.tools);
+  return FindUnwrittenCalls(*chat_template_, messages, record.tools, options_.now);
+}
+
 absl::StatusOr<TokenizedRecord> RecordTokenizer::TokenizeText(const std::string& prompt,
                                                               const std::string& trained) const {
   if (!options_.system.empty()) {

@@ -17,6 +17,7 @@
 #include "lorica/text/tokenizer.h"
 #include "lorica/train/records.h"
 #include "lorica/train/rendered_conversation.h"
+#include "lorica/train/unwritten_calls.h"
 
 namespace lorica {
 
@@ -51,6 +52,9 @@ class RecordTokenizer {
   // earlier turns. Errors (InvalidArgument, FailedPrecondition where the model lacks what the
   // record needs) name the record.
   absl::StatusOr<std::vector<TokenizedRecord>> Tokenize(const Record& record) const;
+
+  // Of a record that Tokenize takes; nothing where it holds no messages.
+  UnwrittenCalls FindUnwritten(const Record& record) const;
 
  private:
   absl::StatusOr<std::vector<TokenizedRecord>> TokenizeMessages(const Record& record) const;
