@@ -297,7 +297,7 @@ TEST_F(CrashTest, KillMinusNineAtAnyMoment) {
   options.save_every = 1;
   options.epochs = 8;
   const std::string reference = Reference(options);
-  int kills = 0;
+  int kills = 0, whole_runs = 0;
   for (int delay_us = 300;; delay_us += 700) {
     const pid_t child = fork();
     if (child == 0) _exit(ExitStatus(RunSft(options).status()));
@@ -307,12 +307,17 @@ TEST_F(CrashTest, KillMinusNineAtAnyMoment) {
     waitpid(child, &status, 0);
     if (WIFEXITED(status)) {
       ASSERT_EQ(WEXITSTATUS(status), kExitDone);
-      break;
+      if (kills > 3) break;
+      // This process slept through the run.
+      ASSERT_LT(++whole_runs, 100);
+      std::filesystem::remove_all(options.output);
+      kills = 0;
+      delay_us = 300;
+      continue;
     }
     ++kills;
     ASSERT_LT(kills, 2000);
   }
-  EXPECT_GT(kills, 3);
   ExpectSameRun(reference, options.output);
 }
 
