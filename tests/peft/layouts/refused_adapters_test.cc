@@ -229,6 +229,29 @@ TEST_F(RefusedAdaptersTest, SizesThatFitNothing) {
   EXPECT_THAT(ReadError(path), HasSubstr("fit together"));
 }
 
+TEST_F(RefusedAdaptersTest, ARouterWithoutItsWeight) {
+  StoredAdapter adapter = Make({});
+  for (const char* layer : {"1", "2"}) {
+    const std::string router = std::string("model.layers.") + layer + ".mlp.gate";
+    adapter.saved.push_back({router, "weight", Random({3, 8})});
+    adapter.saved.push_back({router, "e_score_correction_bias", Random({3})});
+  }
+  for (const AdapterLayout layout : {AdapterLayout::kPeft2d, AdapterLayout::kPeft3d}) {
+    const std::string path = Write(adapter, layout, layout == AdapterLayout::kPeft2d ? "2d" : "3d");
+    // By its last name, which the other layer's weight answers to as well.
+    for (const char* name : {"model.layers.2.mlp.gate", "gate"}) {
+      EditConfig(path, [&](nlohmann::ordered_json& json) {
+        json["modules_to_save"] = {"model.layers.1.mlp.gate", name};
+      });
+      EXPECT_EQ(ReadError(path), "");
+    }
+    EditTensors(path, [](Tensors& tensors) {
+      ASSERT_EQ(tensors.erase("base_model.model.model.layers.2.mlp.gate.weight"), 1u);
+    });
+    EXPECT_THAT(ReadError(path), HasSubstr("has no weight of \"model.layers.2.mlp.gate\""));
+  }
+}
+
 TEST_F(RefusedAdaptersTest, NoAdapterAtAll) {
   EXPECT_THAT(ReadError(folder_), HasSubstr("adapter_model.safetensors"));
   std::ofstream(folder_ + "/file") << "text";
