@@ -242,7 +242,7 @@ absl::StatusOr<LoraFactors> ReadFactors(const SafetensorsFile& file, const Found
   factors.alpha = config.AlphaOf(path);
   factors.scaling = config.scaling;
   factors.dropout = embedding ? 0 : config.dropout;
-  factors.dropout_key = CombineKeys(seed, HashName(absl::StrCat(path, ".lora_dropout")));
+  factors.dropout_key = CombineKeys(seed, HashName(absl::StrCat(TreePath(path), ".lora_dropout")));
   return factors;
 }
 
@@ -267,7 +267,8 @@ absl::StatusOr<std::vector<ReplacedWeight>> ReadSavedModules(
     if (!(Shape(absl::MakeConstSpan(entry->shape)) == host.weight_shape())) {
       return WrongShape(file, *entry, host.weight_shape().ToString());
     }
-    ReplacedWeight weight{.path = candidate.path, .host = &host, .head_follows = config.ties_saved};
+    ReplacedWeight weight{
+        .path = TreePath(candidate.path), .host = &host, .head_follows = config.ties_saved};
     LORICA_ASSIGN_OR_RETURN(weight.values, ReadTensor(file, *entry, backend, compute));
     if (!host.tied()) weight.original = host.weight().value().Detach();
     replaced.push_back(std::move(weight));
@@ -281,7 +282,7 @@ absl::StatusOr<std::vector<ReplacedWeight>> ReadSavedModules(
     const bool replaced_itself = std::any_of(
         replaced.begin(), replaced.end(), [&](const ReplacedWeight& w) { return w.host == &host; });
     if (!owner_replaced || replaced_itself || config.ties_saved) continue;
-    replaced.push_back({.path = candidate.path,
+    replaced.push_back({.path = TreePath(candidate.path),
                         .host = &host,
                         .values = host.weight().value().Detach(),
                         .is_own = true});

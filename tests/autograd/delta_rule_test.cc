@@ -153,6 +153,60 @@ TEST_F(DeltaRuleTest, StateContinues) {
   EXPECT_TRUE(Near(got, want, 1e-13));
 }
 
+// Two sequences, each in two pieces, one of which may be empty. The state given stays as it is.
+TEST_F(DeltaRuleTest, ContinuingIsTheWholeSequence) {
+  const NoGrad no_grad;
+  const Sequences whole{{0, 11, 20}};
+  const Inputs inputs = Random(*backend_, 20, DType::kF64);
+  const Tensor want = Run(inputs.x, whole);
+  const auto rows = [](const Tensor& x, int64_t from, int64_t to) {
+    return x.Narrow(0, from, to - from);
+  };
+  const auto step = [&](const std::vector<Tensor>& x, const Sequences& sequences,
+                        const Tensor& state) {
+    return ContinueDeltaRule(x[0], x[1], x[2], x[3], x[4], sequences, state);
+  };
+  const Tensor zeros = Tensor::Zeros(*backend_, {2, kHeads, kKeys, kValues}, DType::kF64);
+  for (const auto& [first, second] : {std::pair<int64_t, int64_t>{4, 7}, {1, 9}, {0, 3}, {11, 8}}) {
+    std::vector<Tensor> before, after;
+    for (const Tensor& x : inputs.x) {
+      const Tensor a = rows(x, 0, 11), b = rows(x, 11, 20);
+      before.push_back(Concat({rows(a, 0, first), rows(b, 0, second)}, 0));
+      after.push_back(Concat({rows(a, first, 11), rows(b, second, 9)}, 0));
+    }
+    const int32_t cut = static_cast<int32_t>(first);
+    const Sequences head{{0, cut, static_cast<int32_t>(first + second)}};
+    const Sequences tail{{0, 11 - cut, static_cast<int32_t>(20 - first - second)}};
+    const DeltaRuleStep one = step(before, head, zeros);
+    EXPECT_EQ(zeros.ToDoubles(), std::vector<double>(static_cast<size_t>(zeros.numel())));
+    const std::vector<double> handed_over = one.state.ToDoubles();
+    const DeltaRuleStep two = step(after, tail, one.state);
+    EXPECT_EQ(one.state.ToDoubles(), handed_over);
+    EXPECT_TRUE(Near(
+        Concat({rows(one.y, 0, first), rows(two.y, 0, 11 - first),
+                rows(one.y, first, first + second), rows(two.y, 11 - first, 20 - first - second)},
+               0),
+        want, 1e-12));
+    EXPECT_TRUE(Near(two.state, step(inputs.x, whole, zeros).state, 1e-12));
+  }
+}
+
+TEST_F(DeltaRuleTest, ContinuingChecksItsState) {
+  const Inputs inputs = Random(*backend_, 6, DType::kF64);
+  const auto step = [&](const Shape& shape, DType dtype) {
+    const std::vector<Tensor>& x = inputs.x;
+    ContinueDeltaRule(x[0], x[1], x[2], x[3], x[4], {{0, 2, 6}},
+                      Tensor::Zeros(*backend_, shape, dtype));
+  };
+  EXPECT_THROW(step({2, kHeads, kKeys, kValues}, DType::kF64), Error);  // records nothing
+  const NoGrad no_grad;
+  EXPECT_NO_THROW(step({2, kHeads, kKeys, kValues}, DType::kF64));
+  EXPECT_THROW(step({1, kHeads, kKeys, kValues}, DType::kF64), Error);
+  EXPECT_THROW(step({2, kGroups, kKeys, kValues}, DType::kF64), Error);
+  EXPECT_THROW(step({2, kHeads, kValues, kKeys}, DType::kF64), Error);
+  EXPECT_THROW(step({2, kHeads, kKeys, kValues}, DType::kF32), Error);
+}
+
 TEST_F(DeltaRuleTest, ShapesAreChecked) {
   const Inputs inputs = Random(*backend_, 3, DType::kF32);
   std::vector<Tensor> x = inputs.x;

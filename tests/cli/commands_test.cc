@@ -6,6 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "cli/command_test.h"
 #include "gmock/gmock.h"
+#include "lorica/text/utf8.h"
 
 namespace lorica {
 namespace {
@@ -131,23 +132,43 @@ TEST_F(CommandsTest, ABatchIsItsPromptsOneByOne) {
 }
 
 TEST_F(CommandsTest, ChatObeysAndAnswers) {
-  const RunResult result = Run({"chat", "--model", "model", "--max-tokens", "5"},
-                               {.input = "/adapter on\n/system be brief\nhello\n/reset\n/what\n"
-                                         "again\n/quit\nnever read\n"});
+  const RunResult result =
+      Run({"chat", "--model", "model", "--max-tokens", "5", "--temperature", "0.3"},
+          {.input = "/adapter on\n/system be brief\nhello\n/reset\n/what\n"
+                    "again\n/quit\nnever read\n"});
   EXPECT_EQ(result.status, 0) << result.err;
   EXPECT_THAT(result.err, HasSubstr("there is no adapter"));
   EXPECT_THAT(result.err, HasSubstr("a new system message"));
   EXPECT_THAT(result.err, HasSubstr("no such command"));
-  EXPECT_EQ(std::count(result.out.begin(), result.out.end(), '\n') >= 2, true);
+  // Each answer is that of a conversation of its own.
+  const auto answer = [&](const std::string& question) {
+    return Output({"chat", "--model", "model", "--max-tokens", "5", "--temperature", "0.3",
+                   "--system", "be brief"},
+                  {.input = question + "\n"});
+  };
+  const std::string hello = answer("hello"), again = answer("again");
+  EXPECT_NE(hello, again);
+  EXPECT_GT(again.size(), 1u);
+  EXPECT_EQ(result.out, hello + again);
+}
+
+TEST_F(CommandsTest, ChatRemembersWhatWasSaid) {
+  const Arguments chat = {"chat", "--model", "model", "--max-tokens", "5", "--temperature", "0.3"};
+  const std::string both = Output(chat, {.input = "hello\nagain\n"});
+  const std::string first = Output(chat, {.input = "hello\n"});
+  ASSERT_THAT(both, testing::StartsWith(first));
+  EXPECT_GT(both.size(), first.size() + 1);
+  EXPECT_NE(both.substr(first.size()), Output(chat, {.input = "again\n"}));
 }
 
 TEST_F(CommandsTest, ChatGoesOnAfterAnAnswerThatBreaksACharacter) {
-  const RunResult result =
-      Run({"chat", "--model", "model", "--max-tokens", "40", "--temperature", "3"},
-          {.input = "hello\nand then\n/quit\n"});
+  const Arguments chat = {"chat", "--model", "model", "--max-tokens", "40", "--temperature", "3"};
+  const std::string first = Output(chat, {.input = "hello\n"});
+  EXPECT_NE(ValidUtf8(first), first);  // random bytes: some are of no character
+  const RunResult result = Run(chat, {.input = "hello\nand then\n/quit\n"});
   EXPECT_EQ(result.status, 0) << result.err;
-  // Random bytes: some are of no character.
-  EXPECT_TRUE(std::any_of(result.out.begin(), result.out.end(), [](char c) { return c < 0; }));
+  ASSERT_THAT(result.out, testing::StartsWith(first));
+  EXPECT_GT(result.out.size(), first.size() + 1);  // the second answer
   EXPECT_THAT(result.err, Not(HasSubstr("UTF-8")));
 }
 
@@ -293,13 +314,44 @@ TEST_F(CommandsTest, PlanNamesWhatNoGradientReaches) {
   std::filesystem::create_directory(Path("sparse"));
   WriteFileOrDie(Path("sparse/config.json"),
                  ReadFileOrDie(GoldenModel("glm_moe_dsa") + "/model/config.json"));
-  EXPECT_THAT(Output({"plan", "--model", "sparse", "--target", "*_proj"}),
+  const std::string text = Output({"plan", "--model", "sparse", "--target", "*_proj"});
+  EXPECT_THAT(text,
               HasSubstr("left out  2 modules that no gradient reaches: 2 indexer.weights_proj\n"));
+  EXPECT_THAT(text, HasSubstr("training  the adapters, "));
   const nlohmann::json plan = Json({"plan", "--model", "sparse", "--target", "*_proj"});
   EXPECT_EQ(plan["left_out"], nlohmann::json({"model.layers.0.self_attn.indexer.weights_proj",
                                               "model.layers.2.self_attn.indexer.weights_proj"}));
+  ASSERT_EQ(plan["patterns"].size(), 1u);
   EXPECT_EQ(plan["patterns"][0]["pattern"], "*_proj");
   EXPECT_EQ(plan["patterns"][0]["paths"].size(), plan["modules"].size() + 2);
+  EXPECT_THAT(text, HasSubstr(absl::StrCat("patterns  *_proj: ", plan["modules"].size() + 2,
+                                           " modules\n")));
+  EXPECT_EQ(plan["router_parameters"], 0);
+}
+
+TEST_F(CommandsTest, PlanNamesPatternsAndRouters) {
+  std::filesystem::create_directory(Path("sparse"));
+  const std::string config = ReadFileOrDie(GoldenModel("glm_moe_dsa") + "/model/config.json");
+  WriteFileOrDie(Path("sparse/config.json"), config);
+  const Arguments arguments = {"plan",   "--model",  "sparse",          "--target",
+                               "o_proj", "--target", "*.0.*.q_a_proj*", "--train-router"};
+  const std::string text = Output(arguments);
+  EXPECT_THAT(text, HasSubstr("training  the adapters and the routers, "));
+  EXPECT_THAT(text, HasSubstr("patterns  o_proj: 3 modules, *.0.*.q_a_proj*: 1 module\n"));
+  const nlohmann::json plan = Json(arguments);
+  EXPECT_EQ(plan["patterns"],
+            nlohmann::json({{{"pattern", "o_proj"},
+                             {"paths",
+                              {"model.layers.0.self_attn.o_proj", "model.layers.1.self_attn.o_proj",
+                               "model.layers.2.self_attn.o_proj"}}},
+                            {{"pattern", "*.0.*.q_a_proj*"},
+                             {"paths", {"model.layers.0.self_attn.q_a_proj"}}}}));
+  EXPECT_EQ(plan["router_parameters"], 2 * 6 * 21);  // two layers of 6 experts
+  const nlohmann::json without =
+      Json({"plan", "--model", "sparse", "--target", "o_proj", "--target", "*.0.*.q_a_proj*"});
+  EXPECT_EQ(without["router_parameters"], 0);
+  EXPECT_EQ(plan["trainable_parameters"],
+            without["trainable_parameters"].get<int64_t>() + 2 * 6 * 21);
 }
 
 TEST_F(CommandsTest, ColoursOnlyWhereATerminalIs) {

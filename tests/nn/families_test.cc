@@ -147,9 +147,13 @@ TEST_P(FamiliesTest, SavedModelLoadsBitForBit) {
   ASSERT_OK(loaded);
   std::map<std::string, Tensor> want;
   ForEachParameter(*model, [&](const std::string& path, Parameter& p) { want[path] = p.value(); });
+  size_t compared = 0;
   ForEachParameter(*loaded->model, [&](const std::string& path, Parameter& p) {
     EXPECT_TRUE(SameBits(p.value(), want.at(path))) << path;
+    ++compared;
   });
+  EXPECT_GT(compared, 10u);
+  EXPECT_EQ(compared, want.size());
 }
 
 // ConfigJson refuses what doesn't read back as the same model.

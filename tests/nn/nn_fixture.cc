@@ -7,6 +7,7 @@
 
 #include "lorica/io/atomic_commit.h"
 #include "lorica/io/json_file.h"
+#include "lorica/io/safetensors.h"
 #include "lorica/tensor/random.h"
 
 namespace lorica {
@@ -76,9 +77,41 @@ EditableTensors TensorsOf(CausalLm& model) {
   return tensors;
 }
 
+void WriteFolder(const std::string& folder, const ModelConfig& config,
+                 const EditableTensors& tensors, absl::string_view quantization) {
+  ASSERT_OK(MakeDirectories(PosixFiles(), folder));
+  Json json = Json::parse(*ConfigJson(config, DType::kF32));
+  if (!quantization.empty()) json["quantization_config"] = *ParseJson(quantization, "the test");
+  WriteText(JoinPath(folder, "config.json"), json.dump());
+  std::vector<SafetensorsTensor> list;
+  for (const auto& [name, t] : tensors) list.push_back({name, t.type, t.shape, t.bytes});
+  ASSERT_OK(WriteSafetensors(PosixFiles(), JoinPath(folder, "model.safetensors"), list, {}));
+}
+
 std::string LoadError(const std::string& path, Backend& backend, DType compute) {
   const auto loaded = LoadModel(path, backend, compute);
   return loaded.ok() ? "" : std::string(loaded.status().message());
+}
+
+void ExpectSameModel(const std::string& path, const std::string& plain, Backend& backend) {
+  for (const DType compute : {DType::kF32, DType::kBF16, DType::kF64}) {
+    const auto got = LoadModel(path, backend, compute);
+    ASSERT_OK(got);
+    const auto want = LoadModel(plain, backend, compute);
+    ASSERT_OK(want);
+    std::map<std::string, Tensor> values;
+    ForEachParameter(*want->model, [&](const std::string& name, Parameter& parameter) {
+      values[name] = parameter.value();
+    });
+    size_t compared = 0;
+    ForEachParameter(*got->model, [&](const std::string& name, Parameter& parameter) {
+      ASSERT_EQ(values.count(name), 1u) << name;
+      EXPECT_TRUE(testing::SameBits(parameter.value(), values.at(name))) << name;
+      ++compared;
+    });
+    EXPECT_GT(compared, 5u);
+    EXPECT_EQ(compared, values.size());
+  }
 }
 
 std::string GoldenPath(absl::string_view name) {

@@ -77,8 +77,15 @@ struct EditableTensor {
 using EditableTensors = std::map<std::string, EditableTensor>;
 EditableTensors TensorsOf(CausalLm& model);
 
+// A model folder with those tensors; `quantization`: JSON for quantization_config, "" without.
+void WriteFolder(const std::string& folder, const ModelConfig& config,
+                 const EditableTensors& tensors, absl::string_view quantization = "");
+
 // What LoadModel says; "" where it succeeds.
 std::string LoadError(const std::string& path, Backend& backend, DType compute = DType::kF32);
+
+// Both paths give the same parameters bit for bit, in every compute type.
+void ExpectSameModel(const std::string& path, const std::string& plain, Backend& backend);
 
 // A file or folder below tests/golden.
 std::string GoldenPath(absl::string_view name);

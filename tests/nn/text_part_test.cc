@@ -5,21 +5,18 @@
 #include <gtest/gtest.h>
 
 #include <filesystem>
-#include <fstream>
-#include <nlohmann/json.hpp>
 
 #include "lorica/autograd/autograd.h"
-#include "lorica/io/safetensors.h"
 #include "lorica/nn/model_loader.h"
 #include "lorica/tensor/cpu_backend.h"
+#include "support/text_part_folder.h"
 
 namespace lorica {
 namespace {
 
+using ::testing::AllOf;
 using ::testing::Contains;
 using ::testing::HasSubstr;
-
-const std::string kGolden = LORICA_SOURCE_ROOT "/tests/golden/models/gemma3_text/model";
 
 class TextPartTest : public ::testing::Test {
  protected:
@@ -28,35 +25,6 @@ class TextPartTest : public ::testing::Test {
     folder_ = mkdtemp(pattern.data());
   }
   ~TextPartTest() override { std::filesystem::remove_all(folder_); }
-
-  // The golden text model as a part; `prefix` stands before the names of its tensors.
-  void WriteWhole(const std::string& prefix) {
-    std::ifstream in(kGolden + "/config.json");
-    nlohmann::json text = nlohmann::json::parse(in);
-    text.erase("architectures");
-    const bool tied = text["tie_word_embeddings"];
-    text.erase("tie_word_embeddings");
-    const nlohmann::json whole = {{"architectures", {"Gemma3ForConditionalGeneration"}},
-                                  {"model_type", "gemma3"},
-                                  {"eos_token_id", {1, 7}},
-                                  {"tie_word_embeddings", tied},
-                                  {"text_config", text},
-                                  {"vision_config", {{"hidden_size", 16}}}};
-    std::ofstream(folder_ + "/config.json") << whole;
-    auto source = OpenFolderSource(kGolden);
-    ASSERT_TRUE(source.ok()) << source.status();
-    std::vector<SafetensorsTensor> tensors;
-    for (const std::string& name : (*source)->names()) {
-      const StoredTensorInfo& info = *(*source)->Find(name);
-      tensors.push_back({prefix + name, info.type, info.shape, *(*source)->Bytes(name)});
-    }
-    const float pixel = 1;
-    tensors.push_back({"vision_tower.probe",
-                       StoredType::kF32,
-                       {1},
-                       {reinterpret_cast<const uint8_t*>(&pixel), sizeof pixel}});
-    ASSERT_TRUE(WriteSafetensors(PosixFiles(), folder_ + "/model.safetensors", tensors, {}).ok());
-  }
 
   std::vector<double> Logits(const std::string& folder) {
     auto loaded = LoadModel(folder, *backend_, DType::kF64);
@@ -75,8 +43,8 @@ class TextPartTest : public ::testing::Test {
 };
 
 TEST_F(TextPartTest, ItsLogitsAreThoseOfTheTextModel) {
-  WriteWhole("language_model.");
-  EXPECT_EQ(Logits(folder_), Logits(kGolden));
+  WriteTextPartFolder(folder_);
+  EXPECT_EQ(Logits(folder_), Logits(TextModelFolder()));
   const auto config = ReadModelConfig(folder_);
   ASSERT_TRUE(config.ok()) << config.status();
   EXPECT_TRUE(config->text_part);
@@ -86,9 +54,18 @@ TEST_F(TextPartTest, ItsLogitsAreThoseOfTheTextModel) {
 }
 
 TEST_F(TextPartTest, AMissingTensorIsNamedAsInTheFile) {
-  WriteWhole("other_model.");
+  WriteTextPartFolder(folder_, {.prefix = "other_model."});
   const auto loaded = LoadModel(folder_, *backend_, DType::kF32);
   EXPECT_THAT(std::string(loaded.status().message()), HasSubstr("language_model.model."));
+}
+
+TEST_F(TextPartTest, OneTensorUnderTwoNamesIsRefused) {
+  WriteTextPartFolder(folder_, {.second_name = "model.language_model.norm.weight"});
+  const auto loaded = LoadModel(folder_, *backend_, DType::kF32);
+  EXPECT_THAT(
+      std::string(loaded.status().message()),
+      AllOf(HasSubstr("language_model.norm.weight"), HasSubstr("expected one name of the tensor"),
+            HasSubstr("language_model.model.norm.weight")));
 }
 
 TEST_F(TextPartTest, AWholeModelNeedsItsTextModel) {

@@ -27,6 +27,22 @@ using ::testing::HasSubstr;
 
 const std::string kGolden = LORICA_SOURCE_ROOT "/tests/golden/";
 
+// Removed with all that is in it.
+class TempFolder {
+ public:
+  TempFolder() {
+    std::string pattern = ::testing::TempDir() + "/lorica_variants_XXXXXX";
+    path_ = mkdtemp(pattern.data());
+  }
+  ~TempFolder() { std::filesystem::remove_all(path_); }
+  TempFolder(const TempFolder&) = delete;
+  TempFolder& operator=(const TempFolder&) = delete;
+  std::string operator/(const std::string& name) const { return path_ + "/" + name; }
+
+ private:
+  std::string path_;
+};
+
 class PeftVariantsTest : public ::testing::TestWithParam<const char*> {
  protected:
   PeftVariantsTest() : backend_(MakeCpuBackend(pool_)) {}
@@ -68,6 +84,7 @@ class PeftVariantsTest : public ::testing::TestWithParam<const char*> {
     }
   }
 
+  TempFolder temporary_;
   std::string folder_;
   nlohmann::json meta_;
   ThreadPool pool_{1};
@@ -107,8 +124,7 @@ TEST_P(PeftVariantsTest, LogitsAreThoseOfPeftAndGoAwayAgain) {
 
 TEST_P(PeftVariantsTest, WrittenAgainItIsTheSame) {
   ASSERT_NO_FATAL_FAILURE(Load(GetParam()));
-  const std::string copy = ::testing::TempDir() + "/written_" + GetParam();
-  std::filesystem::remove_all(copy);
+  const std::string copy = temporary_ / "written";
   {
     auto set = LoadPeftAdapter(folder_, *model_, *backend_, DType::kF64);
     ASSERT_TRUE(set.ok()) << set.status();
@@ -117,7 +133,6 @@ TEST_P(PeftVariantsTest, WrittenAgainItIsTheSame) {
     set->Detach();
   }
   auto set = LoadPeftAdapter(copy, *model_, *backend_, DType::kF64);
-  std::filesystem::remove_all(copy);
   ASSERT_TRUE(set.ok()) << set.status();
   ExpectNear(Logits(), Wanted());
 }
@@ -130,11 +145,10 @@ TEST_P(AdaptersAsGgufTest, Attach) {
   const auto read = ReadStoredAdapter(folder_, *backend_, {});
   ASSERT_TRUE(read.ok()) << read.status();
   const BaseFacts base = BaseFactsOf(model_->config());
-  const std::string path = ::testing::TempDir() + "/" + GetParam() + ".gguf";
+  const std::string path = temporary_ / "adapter.gguf";
   const absl::Status written = WriteStoredAdapter(read->adapter, AdapterLayout::kGguf, path, &base);
   ASSERT_TRUE(written.ok()) << written;
   auto set = LoadPeftAdapter(path, *model_, *backend_, DType::kF64);
-  std::filesystem::remove(path);
   ASSERT_TRUE(set.ok()) << set.status();
   ExpectNear(Logits(), Wanted());
 }
@@ -152,17 +166,15 @@ class SavedModulesTest : public PeftVariantsTest {
  protected:
   // A copy of a variant whose configuration says something else.
   std::string ErrorWith(const std::string& key, const nlohmann::json& value) {
-    const std::filesystem::path copy = ::testing::TempDir() + "lorica_peft_variant";
+    const std::filesystem::path copy = temporary_ / key;
     std::filesystem::remove_all(copy);
     std::filesystem::copy(folder_, copy);
     std::ifstream in(folder_ + "/adapter_config.json");
     nlohmann::json config = nlohmann::json::parse(in);
     config[key] = value;
     std::ofstream(copy / "adapter_config.json") << config;
-    const absl::Status status =
-        LoadPeftAdapter(copy.string(), *model_, *backend_, DType::kF64).status();
-    std::filesystem::remove_all(copy);
-    return std::string(status.message());
+    return std::string(
+        LoadPeftAdapter(copy.string(), *model_, *backend_, DType::kF64).status().message());
   }
 };
 
@@ -180,8 +192,8 @@ TEST_F(SavedModulesTest, WhatTheFileLacksOrTheModelHasNotIsRefused) {
 // A copy of an adapter with experts without the tensors of one module.
 absl::Status LoadWithout(const std::string& module) {
   const std::string source = kGolden + "models/qwen3_moe/adapter";
-  const std::string copy = ::testing::TempDir() + "/lorica_without";
-  std::filesystem::remove_all(copy);
+  const TempFolder temporary;
+  const std::string copy = temporary / "without";
   std::filesystem::create_directories(copy);
   std::filesystem::copy(source + "/adapter_config.json", copy);
   const auto file = SafetensorsFile::Open(source + "/adapter_model.safetensors");
@@ -197,7 +209,6 @@ absl::Status LoadWithout(const std::string& module) {
   auto loaded = LoadModel(kGolden + "models/qwen3_moe/model", *backend, DType::kF32);
   EXPECT_TRUE(loaded.ok()) << loaded.status();
   const auto set = LoadPeftAdapter(copy, *loaded->model, *backend, DType::kF32);
-  std::filesystem::remove_all(copy);
   if (set.ok()) set->Detach();
   return set.status();
 }
@@ -217,7 +228,8 @@ TEST(AdaptersWithExpertsTest, AModuleThatIsNamedAndAbsentIsAnError) {
 
 // Factors of one of the two, in one layer alone: a configuration says less than that of the rest.
 TEST(AdaptersWithExpertsTest, APartOfTheExpertsLoadsFromWhatWasWritten) {
-  const std::string folder = ::testing::TempDir() + "/lorica_part";
+  const TempFolder temporary;
+  const std::string folder = temporary / "part";
   ThreadPool pool(1);
   const auto backend = MakeCpuBackend(pool);
   for (const AdapterLayout layout : {AdapterLayout::kPeft2d, AdapterLayout::kPeft3d}) {
@@ -243,7 +255,6 @@ TEST(AdaptersWithExpertsTest, APartOfTheExpertsLoadsFromWhatWasWritten) {
       EXPECT_EQ(again->modules()[0].path, path);
     }
   }
-  std::filesystem::remove_all(folder);
 }
 
 }  // namespace
