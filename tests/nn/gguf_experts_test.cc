@@ -20,7 +20,7 @@ using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 
 // Weights and fields of both are the same; only a tenth of mscale_all_dim rounds once more in f64.
-constexpr double kF64Tolerance = 1e-13;
+constexpr double kF64Tolerance = 1e-12;
 constexpr double kF32Tolerance = 1e-5;
 
 std::string Fnv1a(absl::Span<const uint8_t> bytes) {
