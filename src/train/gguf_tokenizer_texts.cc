@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 #include <string_view>
+#include <unordered_map>
 #include <unordered_set>
 #include <vector>
 
@@ -74,13 +75,36 @@ int32_t TypeOf(const GgufTokenizer& metadata, int64_t id) {
                                       : metadata.token_types[static_cast<size_t>(id)];
 }
 
+struct Merge {
+  std::string_view left, right, piece;
+  float score;
+};
+
+// Of pieces with equal scores sentencepiece joins what is further left, where a list of merges can
+// only prefer one piece: a merge whose right part another piece of its score can claim, or null.
+// `merges` are in the order of scores.
+const Merge* FindTie(const std::vector<Merge>& merges) {
+  for (auto begin = merges.begin(); begin != merges.end();) {
+    const auto end = std::find_if(std::next(begin), merges.end(),
+                                  [&](const Merge& merge) { return merge.score != begin->score; });
+    // Left part -> piece, "" where there are several.
+    std::unordered_map<std::string_view, std::string_view> claims;
+    for (auto merge = begin; merge != end; ++merge) {
+      const auto [claim, added] = claims.emplace(merge->left, merge->piece);
+      if (!added && claim->second != merge->piece) claim->second = "";
+    }
+    for (auto merge = begin; merge != end; ++merge) {
+      const auto claim = claims.find(merge->right);
+      if (claim != claims.end() && claim->second != merge->piece) return &*merge;
+    }
+    begin = end;
+  }
+  return nullptr;
+}
+
 // sentencepiece joins the two neighbours whose piece has the highest score; a list of merges says
 // the same by the order of its entries.
-OrderedJson MergesOf(const GgufTokenizer& metadata) {
-  struct Merge {
-    std::string_view left, right;
-    float score;
-  };
+absl::StatusOr<OrderedJson> MergesOf(const GgufTokenizer& metadata, absl::string_view where) {
   std::unordered_set<std::string_view> joined;  // what a symbol can be
   const auto is_normal = [&](size_t id) {
     return TypeOf(metadata, static_cast<int64_t>(id)) == kGgufTokenNormal;
@@ -96,12 +120,17 @@ OrderedJson MergesOf(const GgufTokenizer& metadata) {
       if ((static_cast<uint8_t>(piece[cut]) & 0xC0) == 0x80) continue;  // inside a character
       const std::string_view left = piece.substr(0, cut), right = piece.substr(cut);
       if (joined.count(left) > 0 && joined.count(right) > 0) {
-        merges.push_back({left, right, metadata.scores[id]});
+        merges.push_back({left, right, piece, metadata.scores[id]});
       }
     }
   }
   std::stable_sort(merges.begin(), merges.end(),
                    [](const Merge& a, const Merge& b) { return a.score > b.score; });
+  if (const Merge* tie = FindTie(merges); tie != nullptr) {
+    return absl::UnimplementedError(absl::StrCat(
+        where, ": the token ", Quoted(std::string(tie->piece)),
+        " has the score of others that overlap it, whose order tokenizer.json can't say"));
+  }
   OrderedJson list = OrderedJson::array();
   for (const Merge& merge : merges) {
     list.push_back({std::string(merge.left), std::string(merge.right)});
@@ -175,11 +204,12 @@ Pipeline ByteLevelPipeline(const GgufTokenizer& metadata, const GgufPreTokenizer
 absl::StatusOr<Pipeline> PipelineOf(const GgufTokenizer& metadata, const GgufFile& file) {
   if (metadata.model == "llama" && metadata.scores.size() == metadata.tokens.size() &&
       metadata.precompiled_charsmap.empty()) {
-    return Pipeline{.normalizer = SentencepieceNormalizer(metadata),
-                    .decoder = SentencepieceDecoder(metadata),
-                    .merges = MergesOf(metadata),
-                    .pieces = true,
-                    .add_bos = metadata.add_bos.value_or(metadata.bos_id.has_value())};
+    Pipeline pipeline{.normalizer = SentencepieceNormalizer(metadata),
+                      .decoder = SentencepieceDecoder(metadata),
+                      .pieces = true,
+                      .add_bos = metadata.add_bos.value_or(metadata.bos_id.has_value())};
+    LORICA_ASSIGN_OR_RETURN(pipeline.merges, MergesOf(metadata, file.where()));
+    return pipeline;
   }
   const GgufPreTokenizer* pre =
       FindGgufPreTokenizer(metadata.pre.empty() ? "default" : metadata.pre);

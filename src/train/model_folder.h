@@ -60,7 +60,7 @@ absl::StatusOr<std::vector<uint8_t>> EncodeFloats(absl::string_view name, Stored
 
 // What WriteGgufAsFolder gives a tokenizer: the text of tokenizer.json and of
 // tokenizer_config.json. Unimplemented for one that is neither byte-level BPE nor
-// sentencepiece BPE.
+// sentencepiece BPE, or whose scores leave open which of two overlapping tokens comes first.
 struct TokenizerTexts {
   std::string tokenizer;
   std::string config;

@@ -2,6 +2,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <string>
 #include <vector>
 
@@ -65,8 +66,7 @@ Pieces MakePieces(const Case& c) {
   return pieces;
 }
 
-GgufMetadata MakeMetadata(const Case& c) {
-  const Pieces pieces = MakePieces(c);
+GgufMetadata MakeMetadata(const Case& c, const Pieces& pieces) {
   GgufMetadata metadata;
   metadata.SetString("general.architecture", "llama");
   metadata.SetString("tokenizer.ggml.model", "llama");
@@ -82,6 +82,8 @@ GgufMetadata MakeMetadata(const Case& c) {
   metadata.SetBool("tokenizer.ggml.add_eos_token", c.eos);
   return metadata;
 }
+
+GgufMetadata MakeMetadata(const Case& c) { return MakeMetadata(c, MakePieces(c)); }
 
 // The metadata as a file, read again.
 absl::StatusOr<GgufFile> FileOf(const GgufMetadata& metadata, const std::string& path) {
@@ -136,6 +138,30 @@ TEST(SentencepieceTextsOfGgufTest, OrderOfScoresDecides) {
     ids.push_back(*written->Encode("abcabcabc aaaa"));
   }
   EXPECT_NE(ids[0], ids[1]);
+}
+
+// Of equals sentencepiece joins what is further left; a list of merges has one of them first.
+TEST(SentencepieceTextsOfGgufTest, EqualScoresOfOverlappingTokensAreRefused) {
+  const TempFolder folder;
+  const auto status_with = [&](const std::string& one, const std::string& other) {
+    const Case c = {.name = ""};
+    Pieces pieces = MakePieces(c);
+    const auto score = [&](const std::string& piece) -> float& {
+      const auto at = std::find(pieces.tokens.begin(), pieces.tokens.end(), piece);
+      return pieces.scores[static_cast<size_t>(at - pieces.tokens.begin())];
+    };
+    score(one) = score(other);
+    const GgufMetadata metadata = MakeMetadata(c, pieces);
+    const auto file = FileOf(metadata, folder / "t.gguf");
+    EXPECT_TRUE(file.ok()) << file.status();
+    return TokenizerTextsOfGguf(*file).status();
+  };
+  const absl::Status refused = status_with("ab", "bc");
+  EXPECT_EQ(refused.code(), absl::StatusCode::kUnimplemented);
+  EXPECT_THAT(std::string(refused.message()), ::testing::HasSubstr("the token \"ab\""));
+  EXPECT_EQ(status_with("bc", "ab").code(), absl::StatusCode::kUnimplemented);
+  EXPECT_EQ(status_with("aa", "ab").code(), absl::StatusCode::kUnimplemented);
+  EXPECT_TRUE(status_with("aa", "bc").ok());  // no text lets them overlap
 }
 
 // tokenizer.json could not say what the rules do before the text is cut.
