@@ -1,9 +1,8 @@
 #include "lorica/peft/merge.h"
 
-#include <cmath>
-
 #include "absl/strings/str_cat.h"
 #include "lorica/peft/grouped_lora_adapter.h"
+#include "lorica/peft/layouts/factor_math.h"
 #include "lorica/tensor/backend.h"
 
 namespace lorica {
@@ -91,11 +90,6 @@ Tensor AddDelta(const AdaptedModule& module, int slot, const Tensor& addend, DTy
   return Product(scaled, f.a.Detach(), GemmLayout::kNN, addend, dtype);
 }
 
-bool AllFinite(const Tensor& x) {
-  // A sum of squares is finite unless a value isn't, or is too large to be a weight.
-  return std::isfinite(x.backend().SumSquares(x.view()));
-}
-
 // A module of the set reads `weight`.
 bool Touches(const AdapterSet& set, const Parameter& weight) {
   for (const AdaptedModule& module : set.modules()) {
@@ -124,7 +118,8 @@ absl::StatusOr<MergedWeights> MergedWeights::Merge(Module& root, const AdapterSe
       hosts.push_back(module.host);
       values.push_back(AddDelta(module, slot, base, base.dtype()));
     }
-    if (!AllFinite(f.a) || !AllFinite(f.b) || !AllFinite(values.back())) {
+    if (!layouts::AllFinite(f.a) || !layouts::AllFinite(f.b) ||
+        !layouts::AllFinite(values.back())) {
       return absl::InvalidArgumentError(
           absl::StrCat("merging ", module.path, " would give weights that aren't finite"));
     }

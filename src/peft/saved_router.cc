@@ -23,6 +23,12 @@ std::vector<RouterPart> PartsOf(nn::Router& router) {
   return parts;
 }
 
+std::vector<RouterPart> TrainablePartsOf(nn::Router& router) {
+  std::vector<RouterPart> parts = PartsOf(router);
+  std::erase_if(parts, [](const RouterPart& part) { return !part.parameter->differentiable(); });
+  return parts;
+}
+
 std::vector<SavedRouter> ListRouters(Module& root) {
   std::vector<SavedRouter> routers;
   ForEachModule(root, [&](const std::string& path, Module& module) {

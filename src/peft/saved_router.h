@@ -25,6 +25,8 @@ struct RouterPart {
   Tensor Values() const;
 };
 std::vector<RouterPart> PartsOf(nn::Router& router);
+// Those of them that a gradient can reach.
+std::vector<RouterPart> TrainablePartsOf(nn::Router& router);
 
 struct SavedRouter {
   std::string path;  // "model.layers.1.mlp.gate"

@@ -12,20 +12,12 @@
 #include "lorica/peft/peft_files.h"
 
 namespace lorica {
-namespace {
-
-// The parts of a router that have a gradient.
-std::vector<RouterPart> TrainedParts(const SavedRouter& router) {
-  std::vector<RouterPart> parts = PartsOf(*router.router);
-  std::erase_if(parts, [](const RouterPart& part) { return !part.parameter->differentiable(); });
-  return parts;
-}
-
-}  // namespace
 
 void MakeRoutersTrainable(const AdapterSet& adapters) {
   for (const SavedRouter& router : adapters.routers()) {
-    for (const RouterPart& part : TrainedParts(router)) part.parameter->MakeTrainable();
+    for (const RouterPart& part : TrainablePartsOf(*router.router)) {
+      part.parameter->MakeTrainable();
+    }
   }
 }
 
@@ -61,7 +53,7 @@ absl::Status WriteAdapterGradients(const AdapterSet& adapters, const ExpertForm&
     }
   }
   for (const SavedRouter& router : adapters.routers()) {
-    for (const RouterPart& part : TrainedParts(router)) {
+    for (const RouterPart& part : TrainablePartsOf(*router.router)) {
       kept.emplace_back(absl::StrCat(kPeftPrefix, router.path, ".", part.name),
                         scaled(part.parameter->master()));
     }

@@ -32,6 +32,8 @@ struct DatasetOptions : ExampleOptions {
   // Records that are equal to an earlier one, once they are tokens, are left out; else only
   // counted.
   bool deduplicate = false;
+  // Fills in unwritten_tools and unwritten_calls of the statistics.
+  bool find_unwritten = false;
   // A data set without any trained token is FailedPrecondition; scoring takes it.
   bool require_trained = true;
   // Of ids, targets and weights that stay in memory, at most.
@@ -61,7 +63,8 @@ struct DatasetStatistics {
   int64_t records = 0;         // read
   int64_t split_records = 0;   // of which the template made several examples each,
   int64_t split_examples = 0;  // these together
-  // Of records: the chat template writes none of their tools, or leaves out calls of a message.
+  // Of records: the chat template writes none of their tools, or leaves out calls of a message
+  // (DatasetOptions::find_unwritten).
   RecordCount unwritten_tools, unwritten_calls;
   // Of examples: a record is one where it isn't split.
   int64_t dropped = 0;                            // longer than max_length, with Overlong::kDrop

@@ -90,7 +90,7 @@ class Dataset::Loader {
     size_t first = 0;
     if (!format_.has_value()) {
       // The first record of all says what format the others must have.
-      encoded_[0] = data_.encoder_.Encode(round[0], std::nullopt, /*find_unwritten=*/true);
+      encoded_[0] = data_.encoder_.Encode(round[0], std::nullopt, options_.find_unwritten);
       LORICA_RETURN_IF_ERROR(encoded_[0].status());
       format_ = encoded_[0]->format;
       first = 1;
@@ -100,7 +100,7 @@ class Dataset::Loader {
     const auto encode = [&](int64_t task, int) {
       const size_t i = first + static_cast<size_t>(task);
       try {
-        encoded_[i] = data_.encoder_.Encode(round[i], format_, /*find_unwritten=*/true);
+        encoded_[i] = data_.encoder_.Encode(round[i], format_, options_.find_unwritten);
       } catch (...) {
         thrown[i] = std::current_exception();
       }

@@ -76,8 +76,12 @@ int32_t TypeOf(const GgufTokenizer& metadata, int64_t id) {
 }
 
 struct Merge {
-  std::string_view left, right, piece;
+  std::string_view piece;
+  size_t cut;  // bytes of its left part
   float score;
+
+  std::string_view left() const { return piece.substr(0, cut); }
+  std::string_view right() const { return piece.substr(cut); }
 };
 
 // Of pieces with equal scores sentencepiece joins what is further left, where a list of merges can
@@ -90,11 +94,11 @@ const Merge* FindTie(const std::vector<Merge>& merges) {
     // Left part -> piece, "" where there are several.
     std::unordered_map<std::string_view, std::string_view> claims;
     for (auto merge = begin; merge != end; ++merge) {
-      const auto [claim, added] = claims.emplace(merge->left, merge->piece);
+      const auto [claim, added] = claims.emplace(merge->left(), merge->piece);
       if (!added && claim->second != merge->piece) claim->second = "";
     }
     for (auto merge = begin; merge != end; ++merge) {
-      const auto claim = claims.find(merge->right);
+      const auto claim = claims.find(merge->right());
       if (claim != claims.end() && claim->second != merge->piece) return &*merge;
     }
     begin = end;
@@ -118,9 +122,9 @@ absl::StatusOr<OrderedJson> MergesOf(const GgufTokenizer& metadata, absl::string
     const std::string_view piece = metadata.tokens[id];
     for (size_t cut = 1; cut < piece.size(); ++cut) {
       if ((static_cast<uint8_t>(piece[cut]) & 0xC0) == 0x80) continue;  // inside a character
-      const std::string_view left = piece.substr(0, cut), right = piece.substr(cut);
-      if (joined.count(left) > 0 && joined.count(right) > 0) {
-        merges.push_back({left, right, piece, metadata.scores[id]});
+      const Merge merge = {piece, cut, metadata.scores[id]};
+      if (joined.count(merge.left()) > 0 && joined.count(merge.right()) > 0) {
+        merges.push_back(merge);
       }
     }
   }
@@ -133,7 +137,7 @@ absl::StatusOr<OrderedJson> MergesOf(const GgufTokenizer& metadata, absl::string
   }
   OrderedJson list = OrderedJson::array();
   for (const Merge& merge : merges) {
-    list.push_back({std::string(merge.left), std::string(merge.right)});
+    list.push_back({std::string(merge.left()), std::string(merge.right())});
   }
   return list;
 }

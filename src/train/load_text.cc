@@ -40,6 +40,7 @@ absl::StatusOr<Dataset> LoadDataset(const std::vector<std::string>& files, const
   dataset.vocab_size = options.vocab_size;
   dataset.require_trained = options.require_trained;
   dataset.deduplicate = options.deduplicate;
+  dataset.find_unwritten = options.find_unwritten;
   dataset.memory_bytes = options.memory_bytes;
   dataset.spool_folder = options.spool_folder;
   dataset.pool = options.pool;

@@ -42,6 +42,7 @@ struct DataOptions {
   bool require_trained = true;
   // As in DatasetOptions.
   bool deduplicate = false;
+  bool find_unwritten = false;
   int64_t memory_bytes = DatasetOptions().memory_bytes;
   std::string spool_folder;
   ThreadPool* pool = nullptr;

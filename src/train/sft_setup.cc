@@ -183,6 +183,7 @@ absl::Status LoadData(SftSetup& setup, bool with_weights, const SftCallbacks& ca
                       .vocab_size = setup.model->config().vocab_size,
                       .now = setup.now,
                       .deduplicate = options.deduplicate,
+                      .find_unwritten = true,
                       .memory_bytes = options.data_memory * 1'000'000,
                       .spool_folder = with_weights ? options.output : "",
                       .pool = setup.pool.get(),
@@ -206,7 +207,7 @@ absl::Status LoadData(SftSetup& setup, bool with_weights, const SftCallbacks& ca
     setup.notes.push_back(absl::StrCat(JoinNames(files.test), " is left alone"));
   }
   if (!held_out.empty()) {
-    data.deduplicate = false;
+    data.deduplicate = data.find_unwritten = false;
     LORICA_ASSIGN_OR_RETURN(setup.eval, LoadDataset(held_out, *setup.text, data));
   } else if (options.keep_best || options.early_stop.has_value() ||
              options.eval_every.has_value() || options.eval_at_start) {

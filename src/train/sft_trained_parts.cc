@@ -139,23 +139,11 @@ absl::Status TrainRouters(SftSetup& setup, const std::vector<SavedRouter>& route
                                                      " leaves out the router ", router.path,
                                                      "; expected one of the two"));
     }
-    for (Parameter* parameter : {&router.router->weight(), &router.router->bias()}) {
-      if (!parameter->defined()) continue;
-      setup.router_parameters += parameter->numel();
-      if (with_weights) parameter->MakeTrainable();
+    for (const RouterPart& part : TrainablePartsOf(*router.router)) {
+      setup.router_parameters += part.parameter->numel();
+      if (with_weights) part.parameter->MakeTrainable();
     }
   }
-  return absl::OkStatus();
-}
-
-// Routers that are trained in place, or whose correction bias moves.
-absl::Status PrepareRouters(SftSetup& setup, bool with_weights) {
-  if (!SavesRouters(setup.options)) return absl::OkStatus();
-  std::vector<SavedRouter> routers = ListRouters(*setup.model);
-  if (setup.options.train_router) {
-    LORICA_RETURN_IF_ERROR(TrainRouters(setup, routers, with_weights));
-  }
-  if (with_weights) setup.adapters.set_routers(std::move(routers));
   return absl::OkStatus();
 }
 
@@ -175,6 +163,18 @@ absl::Status CheckBalancing(SftSetup& setup) {
   return absl::InvalidArgumentError(
       "--aux-loss: expected something that trains in or before a router, found nothing that the "
       "balancing loss reaches; use --train-router or another --target");
+}
+
+// Routers that are trained in place, or whose correction bias moves.
+absl::Status PrepareRouters(SftSetup& setup, bool with_weights) {
+  LORICA_RETURN_IF_ERROR(CheckBalancing(setup));
+  if (!SavesRouters(setup.options)) return absl::OkStatus();
+  std::vector<SavedRouter> routers = ListRouters(*setup.model);
+  if (setup.options.train_router) {
+    LORICA_RETURN_IF_ERROR(TrainRouters(setup, routers, with_weights));
+  }
+  if (with_weights) setup.adapters.set_routers(std::move(routers));
+  return absl::OkStatus();
 }
 
 }  // namespace
@@ -217,7 +217,6 @@ absl::Status MakeTrainableParts(SftSetup& setup, bool with_weights) {
   }
   if (!options.init_adapter.empty()) {
     LORICA_RETURN_IF_ERROR(LoadInitialAdapter(setup));
-    LORICA_RETURN_IF_ERROR(CheckBalancing(setup));
     return PrepareRouters(setup, with_weights);
   }
   LoraConfig config = LoraConfigOf(options, model.config());
@@ -232,7 +231,6 @@ absl::Status MakeTrainableParts(SftSetup& setup, bool with_weights) {
       setup.adapters,
       AsOptionError(InjectLora(model, *setup.backend, ComputeTypeOf(options), config)));
   for (const std::string& note : setup.adapters.notes()) setup.notes.push_back(note);
-  LORICA_RETURN_IF_ERROR(CheckBalancing(setup));
   return PrepareRouters(setup, with_weights);
 }
 

@@ -49,6 +49,13 @@ Value WithSystem(const Value& messages, const std::string& system) {
   return all;
 }
 
+bool MayHoldCalls(const Record& record) {
+  const List& messages = record.messages.as_list();
+  return record.tools.is_list() ||
+         std::any_of(messages.begin(), messages.end(),
+                     [](const Value& message) { return message.Get("tool_calls").is_list(); });
+}
+
 }  // namespace
 
 RecordTokenizer::RecordTokenizer(const Tokenizer* tokenizer, const ChatTemplate* chat_template,
@@ -65,8 +72,7 @@ absl::StatusOr<std::vector<TokenizedRecord>> RecordTokenizer::TokenizeMessages(
     return absl::FailedPreconditionError(
         "the record holds messages, but the model has no chat template; give one");
   }
-  const Value messages =
-      WithSystem(chat_template_->Readable(record.messages, record.tools), options_.system);
+  const Value messages = Rendered(record);
   const bool added = messages.as_list().size() != record.messages.as_list().size();
   LORICA_ASSIGN_OR_RETURN(std::vector<RenderedConversation> conversations,
                           RenderConversation(*chat_template_, messages, record.tools,
@@ -85,10 +91,13 @@ absl::StatusOr<std::vector<TokenizedRecord>> RecordTokenizer::TokenizeMessages(
   return examples;
 }
 
+Value RecordTokenizer::Rendered(const Record& record) const {
+  return WithSystem(chat_template_->Readable(record.messages, record.tools), options_.system);
+}
+
 UnwrittenCalls RecordTokenizer::FindUnwritten(const Record& record) const {
-  if (!record.has_messages || chat_template_ == nullptr) return {};
-  const Value messages = chat_template_->Readable(record.messages, record.tools);
-  return FindUnwrittenCalls(*chat_template_, messages, record.tools, options_.now);
+  if (!record.has_messages || !MayHoldCalls(record)) return {};
+  return FindUnwrittenCalls(*chat_template_, Rendered(record), record.tools, options_.now);
 }
 
 absl::StatusOr<TokenizedRecord> RecordTokenizer::TokenizeText(const std::string& prompt,

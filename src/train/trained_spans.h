@@ -57,6 +57,8 @@ class RecordTokenizer {
   UnwrittenCalls FindUnwritten(const Record& record) const;
 
  private:
+  // The messages that the template is given.
+  jinja::Value Rendered(const Record& record) const;
   absl::StatusOr<std::vector<TokenizedRecord>> TokenizeMessages(const Record& record) const;
   absl::StatusOr<TokenizedRecord> TokenizeText(const std::string& prompt,
                                                const std::string& trained) const;

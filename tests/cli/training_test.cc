@@ -155,6 +155,7 @@ TEST_F(TrainingTest, ContinuesWhereAnEarlierRunStopped) {
   const RunResult first = RunUntilSignal("parts", SIGTERM);
   EXPECT_EQ(first.status, 130) << first.err;
   EXPECT_THAT(first.LastError(), HasSubstr("resume"));
+  EXPECT_LT(Metrics("parts").size(), 30u);
   Output(Sft("parts"));
   ExpectEqualRuns("whole", "parts");
 }

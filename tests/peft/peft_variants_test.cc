@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "io/io_fixture.h"
 #include "lorica/autograd/autograd.h"
 #include "lorica/io/safetensors.h"
 #include "lorica/io/tensor_source.h"
@@ -26,22 +27,6 @@ namespace {
 using ::testing::HasSubstr;
 
 const std::string kGolden = LORICA_SOURCE_ROOT "/tests/golden/";
-
-// Removed with all that is in it.
-class TempFolder {
- public:
-  TempFolder() {
-    std::string pattern = ::testing::TempDir() + "/lorica_variants_XXXXXX";
-    path_ = mkdtemp(pattern.data());
-  }
-  ~TempFolder() { std::filesystem::remove_all(path_); }
-  TempFolder(const TempFolder&) = delete;
-  TempFolder& operator=(const TempFolder&) = delete;
-  std::string operator/(const std::string& name) const { return path_ + "/" + name; }
-
- private:
-  std::string path_;
-};
 
 class PeftVariantsTest : public ::testing::TestWithParam<const char*> {
  protected:

@@ -15,7 +15,22 @@ namespace {
 
 using ::testing::HasSubstr;
 
-class TrainedRouters : public ExpertTraining {};
+class TrainedRouters : public ExpertTraining {
+ protected:
+  std::string AdapterWithRouters() const {
+    SftOptions options = MoeOptions("run");
+    options.train_router = true;
+    options.target = {"o_proj"};
+    options.max_steps = 1;
+    return MustRun(options).result_path;
+  }
+  // What loading an adapter says.
+  static std::string LoadError(const std::string& adapter) {
+    GoldenModel base("deepseek_v3", DType::kF32);
+    return std::string(
+        LoadPeftAdapter(adapter, *base.model, *base.backend, DType::kF32).status().message());
+  }
+};
 
 constexpr char kGate1[] = "base_model.model.model.layers.1.mlp.gate.";
 constexpr char kGate2[] = "base_model.model.model.layers.2.mlp.gate.";
@@ -146,14 +161,9 @@ TEST_F(TrainedRouters, MergingAndConvertingKeepRouters) {
 }
 
 TEST_F(TrainedRouters, AnAdapterThatLacksAPartOfARouterIsRefused) {
-  SftOptions options = MoeOptions("run");
-  options.train_router = true;
-  options.target = {"o_proj"};
-  options.max_steps = 1;
-  const SftResult result = MustRun(options);
-  const std::string weights = result.result_path + "/adapter_model.safetensors";
+  const std::string adapter = AdapterWithRouters();
+  const std::string weights = adapter + "/adapter_model.safetensors";
   const std::string whole = ReadText(weights);
-  GoldenModel base("deepseek_v3", DType::kF32);
   // What loading says without the tensors of these names.
   const auto without = [&](const std::vector<std::string>& dropped) {
     WriteText(weights, whole);
@@ -167,9 +177,7 @@ TEST_F(TrainedRouters, AnAdapterThatLacksAPartOfARouterIsRefused) {
     EXPECT_EQ(kept.size() + dropped.size(), file->entries().size());
     EXPECT_TRUE(WriteSafetensors(PosixFiles(), folder_ / "kept", kept, {}).ok());
     std::filesystem::rename(folder_ / "kept", weights);
-    return std::string(LoadPeftAdapter(result.result_path, *base.model, *base.backend, DType::kF32)
-                           .status()
-                           .message());
+    return LoadError(adapter);
   };
   EXPECT_EQ(without({}), "");
   for (const int layer : {1, 2}) {
@@ -187,20 +195,13 @@ TEST_F(TrainedRouters, AnAdapterThatLacksAPartOfARouterIsRefused) {
 }
 
 TEST_F(TrainedRouters, AnAdapterWhoseConfigurationNamesOtherRoutersIsRefused) {
-  SftOptions options = MoeOptions("run");
-  options.train_router = true;
-  options.target = {"o_proj"};
-  options.max_steps = 1;
-  const SftResult result = MustRun(options);
-  const std::string path = result.result_path + "/adapter_config.json";
+  const std::string adapter = AdapterWithRouters();
+  const std::string path = adapter + "/adapter_config.json";
   nlohmann::json config = nlohmann::json::parse(ReadText(path));
-  GoldenModel base("deepseek_v3", DType::kF32);
   const auto naming = [&](const nlohmann::json& names) {
     config["modules_to_save"] = names;
     WriteText(path, config.dump());
-    return std::string(LoadPeftAdapter(result.result_path, *base.model, *base.backend, DType::kF32)
-                           .status()
-                           .message());
+    return LoadError(adapter);
   };
   // Layer 2's tensors belong to nothing.
   EXPECT_THAT(naming({"model.layers.1.mlp.gate"}),

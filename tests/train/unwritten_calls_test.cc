@@ -59,7 +59,9 @@ TEST_F(UnwrittenInData, IsCountedByRecord) {
   const std::string path = Write("d.jsonl", plain + "}\n" + plain + tools + with_call + tools);
   const Tokenizer tokenizer = ByteTokenizer();
   const ChatTemplate chat_template = ChatMl();
-  const absl::StatusOr<Dataset> data = Dataset::Load({path}, &tokenizer, &chat_template, {});
+  DatasetOptions options;
+  options.find_unwritten = true;
+  const absl::StatusOr<Dataset> data = Dataset::Load({path}, &tokenizer, &chat_template, options);
   ASSERT_TRUE(data.ok()) << data.status();
   EXPECT_EQ(data->statistics().unwritten_tools.count, 2);
   EXPECT_THAT(data->statistics().unwritten_tools.first, HasSubstr("d.jsonl, line 2"));

@@ -119,9 +119,11 @@ bool AllZero(const Tensor& x) {
 }
 
 bool AllFinite(const Tensor& x) {
+  const Tensor flat = raw::Contiguous(x);
   // Squares of finite values fit a double, but for those of doubles.
-  return std::isfinite(x.backend().SumSquares(x.view())) ||
-         (x.dtype() == DType::kF64 && AllOf(x, [](double value) { return std::isfinite(value); }));
+  return std::isfinite(flat.backend().SumSquares(flat.view())) ||
+         (flat.dtype() == DType::kF64 &&
+          AllOf(flat, [](double value) { return std::isfinite(value); }));
 }
 
 }  // namespace lorica::layouts

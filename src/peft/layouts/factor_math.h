@@ -28,7 +28,7 @@ Tensor Scaled(const Tensor& x, double factor);
 
 bool SameBits(const Tensor& x, const Tensor& y);
 bool AllZero(const Tensor& x);
-bool AllFinite(const Tensor& x);
+bool AllFinite(const Tensor& x);  // of any type
 
 }  // namespace lorica::layouts
 

@@ -1,5 +1,6 @@
 // PEFT folders: configuration, dense modules, and which form their experts have.
 #include <algorithm>
+#include <set>
 #include <utility>
 
 #include "absl/strings/ascii.h"
@@ -70,26 +71,24 @@ absl::StatusOr<std::vector<SavedTensor>> ReadSaved(const FactorTable& table,
         tensors.back().values,
         table.Load(*entry, static_cast<int>(entry->shape.size()), backend, dtype));
   }
-  const auto has_weight = [&](const auto& is_named) {
-    return std::any_of(tensors.begin(), tensors.end(), [&](const SavedTensor& tensor) {
-      return tensor.name == "weight" && is_named(tensor.module);
-    });
-  };
   const auto missing = [&](const std::string& name) {
     return absl::InvalidArgumentError(
         absl::StrCat(table.where(), ": has no weight of ", Quoted(name),
                      ", which modules_to_save of adapter_config.json names"));
   };
+  std::set<std::string> weighted;  // modules
+  for (const SavedTensor& tensor : tensors) {
+    if (tensor.name == "weight") weighted.insert(tensor.module);
+  }
   for (const std::string& name : config.saved_modules) {
-    if (!has_weight([&](const std::string& module) { return IsOrEnds(module, name); })) {
+    if (std::none_of(weighted.begin(), weighted.end(),
+                     [&](const std::string& module) { return IsOrEnds(module, name); })) {
       return missing(name);
     }
   }
   // A router's bias comes with its weight.
   for (const SavedTensor& tensor : tensors) {
-    if (!has_weight([&](const std::string& module) { return module == tensor.module; })) {
-      return missing(tensor.module);
-    }
+    if (weighted.count(tensor.module) == 0) return missing(tensor.module);
   }
   return tensors;
 }
